@@ -44,6 +44,7 @@ use rustix::thread::set_thread_res_uid;
 use serde_json::{Value, json};
 use support::init::Init;
 use tranche_core::error::{Error, Result};
+use tranche_core::ledger::Claim;
 use tranche_core::ledger::ContainerName;
 use tranche_core::types::DeviceKey;
 use tranche_node::control::{ControlledDevice, DriverAccess, MachineControl};
@@ -66,6 +67,10 @@ impl MachineControl for Ready {
 
     fn tick(&self) -> Option<Duration> {
         None
+    }
+
+    fn blockers(&self) -> Vec<Claim> {
+        Vec::new()
     }
 
     fn start(&self, _: &DeviceKey) -> Result<()> {

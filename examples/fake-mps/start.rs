@@ -35,7 +35,7 @@ pub(crate) fn run(config: &Config, arguments: &[String]) -> ExitCode {
             in_background: true, ..
         } if std::env::var_os(BACKGROUND).is_none() => in_background(arguments),
         Mode::Daemon { multi_user: true, .. } if !rustix::process::geteuid().is_root() => {
-            print!("{}Only root user may enable -multiuser-server!\n", usage::text(version));
+            println!("{}Only root user may enable -multiuser-server!", usage::text(version));
             ExitCode::FAILURE
         }
         Mode::Daemon { multi_user, .. } => serve(config, arguments, multi_user).unwrap_or_else(|why| {

@@ -266,12 +266,11 @@ mod tests {
     fn a_program_that_does_not_end_in_time_is_killed() {
         let top = tempfile::tempdir().unwrap();
         let file = top.path().join("pid");
-        let mut command = Command::new("/bin/sh");
-        command
-            .args(["-c", "echo $$ > \"$0\"; exec sleep 1000"])
-            .arg(&file)
-            .stdin(Stdio::null());
-        let ran = run(&mut command, "", Duration::from_millis(500), MOST_BYTES);
+        let mut program = Program::new("/bin/sh");
+        program
+            .args(["-c", "echo $$ > \"$0\"; exec /bin/sleep 1000"])
+            .arg(&file);
+        let ran = run(program, "", Duration::from_millis(500), MOST_BYTES);
         assert!(matches!(ran, Err(ProgramError::Silent(_))), "{ran:?}");
         let pid = std::fs::read_to_string(file).unwrap();
         assert!(!Path::new("/proc").join(pid.trim()).exists(), "it still runs");

@@ -54,7 +54,7 @@ pub(crate) fn install(bed: &Bed, package: &Path, _branch: u32) {
     for program in ["usr/bin/nvidia-cuda-mps-control", "usr/sbin/nvidia-cuda-mps-server"] {
         let place = bed.host.root.join(program);
         fs::create_dir_all(place.parent().unwrap()).unwrap();
-        programs::install(&package.join(program), &place);
+        programs::install(package.join(program), &place);
     }
 }
 

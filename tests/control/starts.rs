@@ -113,10 +113,7 @@ fn a_daemon_inherits_no_signals_and_no_files_of_the_broker() {
         let leads = fs::read_link(entry.unwrap().path()).unwrap_or_default();
         assert!(!leads.ends_with("mounts"), "{}", leads.display());
     }
-    assert_eq!(
-        fs::read_link(format!("/proc/{pid}/cwd")).unwrap(),
-        std::path::Path::new("/")
-    );
+    assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), Path::new("/"));
     bed.stop("small");
     control.tick();
 }

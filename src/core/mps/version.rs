@@ -172,6 +172,9 @@ pub const REMOVED_BY_QUIT: [&str; 2] = [LOG, PID_FILE];
 /// 1 and says nothing.
 pub const LONGEST_SOCKET: usize = 106;
 
+/// The control program: the daemon, and what sends it commands.
+pub const PROGRAM: &str = "nvidia-cuda-mps-control";
+
 /// The program that the daemon starts for the first client, found by the daemon's PATH.
 pub const SERVER: &str = "nvidia-cuda-mps-server";
 

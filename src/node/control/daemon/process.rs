@@ -16,7 +16,7 @@ use std::time::Duration;
 use tranche_core::error::Result;
 use tranche_core::ledger::process::{CgroupState, Machine};
 use tranche_core::ledger::{Cgroup, InitProcess};
-use tranche_core::mps::version::SERVER;
+use tranche_core::mps::version::{PROGRAM, SERVER};
 use tranche_core::text::shown;
 
 /// How long a process may take to end after SIGTERM, and then after SIGKILL.
@@ -94,12 +94,16 @@ impl Processes {
     }
 
     /// Whether the process was started as a daemon with this directory for its log, or is a server of it. Servers may
-    /// run as the user of their clients.
+    /// run as the user of their clients. Its environment alone does not say it: a user chooses that of a setuid program.
     pub(super) fn is_daemon(&self, pid: u32, log: &Path) -> bool {
         let is_root = fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == 0);
-        let is_server = || fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with(SERVER));
-        if !is_root && !is_server() {
-            return false;
+        let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let name = exe.file_name().unwrap_or_default().to_string_lossy();
+        // A package may have replaced the file since (proc(5)).
+        match name.strip_suffix(" (deleted)").unwrap_or(&name) {
+            SERVER => {}
+            PROGRAM if is_root => {}
+            _ => return false,
         }
         let mark = [MARK.as_bytes(), b"=", log.as_os_str().as_bytes()].concat();
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
