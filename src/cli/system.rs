@@ -42,8 +42,15 @@ fn examine(host: &HostOptions) -> Result<(Inventory, Vec<Error>)> {
         );
     }
     let inventory = examine::quietly(host)?;
-    // A warning about a node that exists says that it is not the driver's.
-    let exists = |path: &str| path.contains("/dev/nvidia") && Path::new(path).symlink_metadata().is_ok();
+    // A warning about a node that exists says that it is not the driver's. One that is missing is named by its place in a
+    // container, where this machine may have another driver's node.
+    let files = nodes(&inventory, NodeSet::All);
+    let is_missing = |path: &str| {
+        let mut missing = files.iter().filter(|file| !file.node.present);
+        missing.any(|file| file.node.container.as_str() == path)
+    };
+    let exists =
+        |path: &str| path.contains("/dev/nvidia") && !is_missing(path) && Path::new(path).symlink_metadata().is_ok();
     let (wrong, others): (Vec<_>, Vec<_>) = inventory.warnings.iter().partition(|warning| exists(&warning.object));
     for warning in others {
         tracing::warn!("{}: {}", warning.object, warning.text);

@@ -23,6 +23,7 @@ mod waiting;
 
 pub(crate) use answer::{GpuFacts, MigFacts};
 pub use child::run_if_asked;
+pub use confine::enter as confine;
 pub use convert::{compute_mode, meaning, mig_state, virtualization};
 pub(crate) use parent::{NvmlChild, start};
 pub use pipe::Pipe;

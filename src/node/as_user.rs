@@ -1,8 +1,8 @@
 //! Runs a program as a user: for the broker, which is root.
 //!
-//! Where systemd is the init, the program is a transient unit of it, outside of the unit of the broker, which lacks what
-//! a rootless engine needs: homes, namespaces, and programs with the setuid bit (`newuidmap`). Elsewhere it is a child
-//! in a cgroup of its own below the broker's, if one of version 2 can be made there, and else in the broker's.
+//! Where systemd is the init, the program is a transient unit of it, outside of the unit of the broker, which lacks
+//! what a rootless engine needs: homes, namespaces, and programs with the setuid bit (`newuidmap`). Elsewhere it is a
+//! child in a cgroup of its own below the broker's, if one of version 2 can be made there, and else in the broker's.
 
 use crate::accounts::Login;
 use crate::own_cgroup::OwnCgroup;

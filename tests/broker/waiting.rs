@@ -169,7 +169,8 @@ fn a_user_waits_with_few_requests_and_can_still_release() {
     scene.ask(BOB, "claim", json!({"name": "b", "device": "1"})).unwrap();
     scene.ask(ANN, "claim", json!({"name": "a", "device": "0"})).unwrap();
     let waiting: Vec<Waiting> = (0..4)
-        .map(|number| Waiting::claim(&scene, ANN, &format!("w{number}"), "1m"))
+        // Longer than all that follows takes on any machine.
+        .map(|number| Waiting::claim(&scene, ANN, &format!("w{number}"), "1h"))
         .collect();
     until_waiting(&scene, 4);
     // The connections of a user are limited, and so are the requests that wait.

@@ -187,7 +187,7 @@ fn a_share_brings_its_limits_and_its_daemon() {
         "--bind=DEV/dev/nvidia0:/dev/nvidia0",
         "--setenv=CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30",
         "--setenv=CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps",
-        "--bind=STATE/mps/0:/tmp/nvidia-mps",
+        "--bind-ro=STATE/mps/0:/tmp/nvidia-mps",
     ] {
         let line = line.replace("DEV", &place.at("host").display().to_string());
         let line = line.replace("STATE", &place.at("state").display().to_string());

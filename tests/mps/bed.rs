@@ -1,7 +1,7 @@
 //! The programs of one branch, real or fake, and directories for their daemons.
 
 use crate::support::nvidia_packages::Unpacked;
-use crate::support::{fake_mps, programs};
+use crate::support::{fake_mps, programs, rights};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -100,9 +100,18 @@ impl Bed {
 
     /// The control program with these arguments, in the directories of this situation, with the signals of a login.
     pub(crate) fn program(&self, arguments: &[&str]) -> Command {
+        self.command(arguments, rights::is_root_of_machine())
+    }
+
+    fn command(&self, arguments: &[&str], is_confined: bool) -> Command {
         // A test harness may have blocked or ignored some.
         let mut command = Command::new("/usr/bin/env");
-        command.arg("--default-signal").arg(&self.control).args(arguments);
+        command.arg("--default-signal");
+        if is_confined {
+            // A server that finds no node of the driver makes one, on this machine.
+            command.args(["/usr/bin/setpriv", "--bounding-set=-mknod", "--inh-caps=-mknod"]);
+        }
+        command.arg(&self.control).args(arguments);
         command.env_clear().env("PATH", &self.path).env("TZ", "UTC0");
         command.env("CUDA_MPS_PIPE_DIRECTORY", self.pipe());
         command.env("CUDA_MPS_LOG_DIRECTORY", self.at("log"));
@@ -112,7 +121,7 @@ impl Bed {
 
     /// The control program as another user.
     pub(crate) fn program_as(&self, uid: u32, arguments: &[&str]) -> Command {
-        let mut command = self.program(arguments);
+        let mut command = self.command(arguments, false);
         command.uid(uid).gid(uid);
         command
     }

@@ -165,7 +165,7 @@ pub const FILES: [(&str, u32); 5] = [
     (PID_FILE, 0o666),
 ];
 
-/// What the daemon removes when it is told to quit. A daemon that a signal ends removes nothing.
+/// What the daemon removes at the command `quit`. A daemon that a signal ends removes nothing.
 pub const REMOVED_BY_QUIT: [&str; 2] = [LOG, PID_FILE];
 
 /// The longest path of a socket, in bytes; `control_privileged` is the longest one. With one more, the daemon ends with

@@ -1,4 +1,4 @@
-//! What the process that loads NVIDIA's library gives up first.
+//! What a process that loads a library of NVIDIA, or becomes a program that does, gives up first.
 //!
 //! As root, the library makes what it does not find: it executes `nvidia-modprobe`, which makes `/dev/nvidiactl` with mode
 //! 0666 and loads the driver's modules, also on a machine that keeps its GPUs for virtual machines. Asking a machine must
@@ -20,7 +20,7 @@ const GIVEN_UP: [Capability; 2] = [Capability::CAP_MKNOD, Capability::CAP_SYS_MO
 ///
 /// # Errors
 /// Returns the kernel's error. The library must not be loaded then.
-pub(super) fn enter() -> io::Result<()> {
+pub fn enter() -> io::Result<()> {
     set_no_new_privs()?;
     give_up().map_err(io::Error::other)
 }

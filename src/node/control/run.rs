@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::execute::Program;
+use tranche_host::nvml::confine;
 
 /// Executes the control program for the device whose journal is `instance` in `state_dir`. Its environment has the
 /// device, its directories, and where the driver's programs and libraries are.
@@ -45,5 +46,7 @@ pub fn run_daemon(state_dir: &Path, instance: &str) -> Result<Infallible> {
     command
         .stdout(file.try_clone().about(output.display(), "cannot be written")?)
         .stderr(file);
+    // Its servers load CUDA.
+    confine().about(control.display(), "cannot be kept from making device nodes")?;
     Err(Error::failed(control.display(), "cannot be executed").from_source(command.replace_this_process()))
 }

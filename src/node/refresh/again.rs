@@ -14,6 +14,9 @@ pub fn again(state_dir: &Path) -> Result<()> {
     let arguments = HostFile::load(state_dir).map(|host| host.arguments).unwrap_or_default();
     let mut refresh = Program::new(program);
     refresh.args(["cdi", "refresh"]).args(arguments);
+    // After a boot there are no arguments of an earlier refresh, and the settings of this program count.
+    let settings = std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TRANCHE_"));
+    refresh.envs(settings);
     let output = refresh.output().about("tranche cdi refresh", "cannot be run")?;
     match output.status.success() {
         true => Ok(()),

@@ -192,8 +192,8 @@ impl Acted {
     }
 }
 
-/// Begins to end the holder of a claim, or goes on with it: it is asked to, and killed when `grace` is over. One that cannot
-/// be ended is tried again at each look.
+/// Begins to end the holder of a claim, or goes on with it: it is asked to, and killed when `grace` is over. One that
+/// cannot be ended is tried again at each look.
 fn end(
     known: &mut BTreeMap<ClaimKey, Ending>,
     key: &str,

@@ -1,10 +1,10 @@
 //! Signals that are sent with the rights of a user, so that the kernel decides who may signal whom (kill(2)).
 //!
 //! For root, that is this process with its rights. For others, a child process has the user as its effective user, and
-//! nothing of root: no capability, no group. It sends the signals by handle, says what the kernel answered, and ends. The
-//! kernel compares the effective and the real user of who signals with the real and the saved user of who is signalled.
-//! Therefore the child's real and saved user is one that no process has: the user can neither signal nor trace the child,
-//! and so cannot keep it from its work.
+//! nothing of root: no capability, no group. It sends the signals by handle, says what the kernel answered, and ends.
+//! The kernel compares the effective and the real user of who signals with the real and the saved user of who is
+//! signalled. Therefore the child's real and saved user is one that no process has: the user can neither signal nor
+//! trace the child, and so cannot keep it from its work.
 
 #![allow(unsafe_code)]
 

@@ -497,9 +497,9 @@ fn the_version_of_the_driver_says_what_its_mps_daemon_can_do() {
 }
 
 #[test]
-fn a_daemon_that_every_user_commands_makes_its_limits_advisory() {
-    let grades = |driver: &str| {
-        let split = under(driver, "", "replicas: 2").unwrap();
+fn a_daemon_or_a_server_that_its_users_command_makes_its_limits_advisory() {
+    let grades_with = |driver: &str, setting: &str| {
+        let split = under(driver, setting, "replicas: 2").unwrap();
         let guarantees = &split.shares[0].guarantees;
         (
             guarantees.memory.grade,
@@ -507,8 +507,13 @@ fn a_daemon_that_every_user_commands_makes_its_limits_advisory() {
             guarantees.memory.root,
         )
     };
-    assert_eq!(grades("535.261.03"), (Grade::Advisory, Grade::Advisory, Grade::None));
-    assert_eq!(grades("550.163.01"), (Grade::Soft, Grade::Soft, Grade::Advisory));
+    let grades = |driver| grades_with(driver, "");
+    let advisory = (Grade::Advisory, Grade::Advisory, Grade::None);
+    assert_eq!(grades("535.261.03"), advisory);
+    // A server of its own for each user.
+    assert_eq!(grades("550.163.01"), advisory);
+    assert_eq!(grades("555.58.02"), (Grade::Soft, Grade::Soft, Grade::Advisory));
+    assert_eq!(grades_with("580.159.04", "    users: one\n"), advisory);
 }
 
 /// By UUID, daemons up to 555 clear the limit of device 0.

@@ -26,7 +26,7 @@ compute mode DEFAULT, without a container engine (`tranche run`). The host is `t
 - Shares by time-slicing, and by MPS with 60 % and 8 GiB beside 25 % and 2 GiB: a process has 78 and 32 of 132 multiprocessors,
   and its allocations fail at 7872 MiB and 1856 MiB. `cuMemGetInfo` shows the limit, `cuDeviceTotalMem` the whole device.
 - Processes of two users work at the same time under one daemon (`users: many`). Under a daemon for one user at a time, the
-  second user's `cuInit` took 6.6 s: until the first user's process had ended.
+  second user's `cuInit` took 6.6 s and 13.0 s: until the processes of the first user had ended.
 - The directory that containers get, with `control` alone, mounted read-only: users 0 and 1000, and root of a user namespace. A
   process without variables of CUDA finds it in `/tmp/nvidia-mps` and has the daemon's default limits.
 - `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` limits by index and by UUID, and never above the server's limit. **An entry for a device that
@@ -34,6 +34,11 @@ compute mode DEFAULT, without a container engine (`tranche run`). The host is `t
   advisory, or soft with EXCLUSIVE_PROCESS.
 - A connection to the daemon that says nothing: a start beside it took 1.0 s, and a neighbour's work went on. Before the broker
   shut such connections down, the start took 24.5 s and failed, and the daemon was replaced.
+- A connection that says that it sends commands, and sends none: a start beside it took 0.6 s. Before, commands ended without an
+  answer and without an error.
+- By `control` alone, root on the host, in no user namespace, cannot end the daemon and cannot change its defaults, but it changed
+  the limits of a running server, ended a client of another user, and ended the server. Another user cannot. Under a daemon for one
+  user at a time, the server runs as its user, who changed its limits.
 - A killed daemon: its clients fail with error 806, the broker starts another one with the same limits, and the next process works.
   In compute mode DEFAULT, a process that starts before that runs without MPS and without a limit.
 - `terminate_client` ends a client's work with error 810.

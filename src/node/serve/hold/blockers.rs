@@ -2,7 +2,7 @@
 //! `sharing.mps.blocked: end`.
 
 use super::ending::Ending;
-use super::{ClaimKey, OFTEN, SELDOM, end};
+use super::{ClaimKey, OFTEN, end};
 use crate::serve::commands::Commands;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Blockers {
         let blockers = commands.control.blockers();
         if blockers.is_empty() {
             self.0.clear();
-            return Ok(SELDOM);
+            return Ok(OFTEN);
         }
         let Some(claims) = Claims::existing(commands.state_dir())? else {
             return Ok(OFTEN);

@@ -21,6 +21,8 @@ const DOCUMENTATION: &str =
     "CUDA MPS documentation, \"Memory Protection and Error Containment\" and \"Resource Provisioning\"";
 const CGROUP_LIMIT: &str = "CUDA MPS documentation, \"MPS v3 Memory Partitioning\"";
 const COMMANDS: &str = "NVIDIA's control daemons of drivers 470 and 535, which take commands from any user";
+const OWN_SERVER: &str =
+    "NVIDIA's control daemon of driver 580 with an H200: who a server runs as can change its limits";
 const ON_MIG: &str = "NVIDIA MIG user guide, \"CUDA MPS\": no EXCLUSIVE_PROCESS on MIG";
 
 /// Seconds without a claim after which a device is put back, if the policy does not say it.
@@ -188,6 +190,10 @@ impl Rules for Mps {
                 Grade::Advisory,
                 "MPS limit of each process; any user can command the MPS daemon of this driver (before 550)",
             ),
+            (Dimension::Memory, true, _) if !self.serves_many() => (
+                Grade::Advisory,
+                "MPS limit of each process; the user whom the daemon serves can raise the limits of the server",
+            ),
             (Dimension::Memory, true, true) => (
                 Grade::Soft,
                 "MPS limit of each process, device in EXCLUSIVE_PROCESS; a process can raise it to the largest claim's",
@@ -200,6 +206,10 @@ impl Rules for Mps {
             (Dimension::Compute, true, _) if self.obeys_everybody() => (
                 Grade::Advisory,
                 "MPS active thread percentage; any user can command the MPS daemon of this driver (before 550)",
+            ),
+            (Dimension::Compute, true, _) if !self.serves_many() => (
+                Grade::Advisory,
+                "MPS active thread percentage; the user whom the daemon serves can raise that of the server",
             ),
             (Dimension::Compute, true, true) => (
                 Grade::Soft,
@@ -218,14 +228,16 @@ impl Rules for Mps {
         let source = match grade {
             Grade::Hard => CGROUP_LIMIT,
             Grade::Advisory if self.obeys_everybody() => COMMANDS,
+            Grade::Advisory if !self.serves_many() => OWN_SERVER,
             Grade::Advisory => ON_MIG,
             Grade::Soft | Grade::None => DOCUMENTATION,
         };
         GuaranteeRule { grade, by, source }
     }
 
-    /// Such a user can command the daemon (CUDA MPS documentation, "MPS control daemon": the commands are not
-    /// restricted), and may be able to set the limit of its own cgroup, which needs no more than root.
+    /// Such a user can command the server: change its limits, end clients of others, and end it (seen with driver 580 and
+    /// an H200, through the socket of clients). It may be able to set the limit of its own cgroup, which needs no more
+    /// than root.
     fn against_root(&self, grade: Grade) -> Grade {
         grade.lower()
     }
