@@ -39,7 +39,7 @@ step held tranche status
 # The instance belongs to them while they run.
 step in-the-way tranche mig apply $place --output-dir /etc/cdi --yes --layout 0:7g.40gb
 step after tranche mig status $place --json
-pid=$(cat /run/tranche/mps/*/nvidia-cuda-mps-control.pid 2> /dev/null)
+pid=$(cat /run/tranche/mps-daemon/*/nvidia-cuda-mps-control.pid 2> /dev/null)
 podman rm --all --force --time 0 > /dev/null 2>&1
 step broker-log cat "$bed/broker.log"
 kill "$broker"
