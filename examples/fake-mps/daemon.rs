@@ -5,7 +5,7 @@ use crate::commands;
 use crate::config::{Config, Fault, hang};
 use crate::limits::Limits;
 use crate::log::Log;
-use crate::{protocol, server};
+use crate::{protocol, server, watch};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{SocketFlags, accept_with};
@@ -118,17 +118,20 @@ impl Daemon {
             let clients = server.clients.iter().map(|client| &client.connection);
             clients.chain(&server.handle)
         });
-        let own = [control, privileged].into_iter();
-        let fronts = self.fronts.iter().map(|front| &front.connection);
         let waiting = self.waiting.iter().map(|client| &client.connection);
-        let all: Vec<&OwnedFd> = own.chain(fronts).chain(waiting).chain(of_servers).collect();
+        let watched: Vec<&OwnedFd> = waiting.chain(of_servers).collect();
+        let watch = watch::of(&watched);
+        let own = [control, privileged, &watch].into_iter();
+        let fronts = self.fronts.iter().map(|front| &front.connection);
+        let all: Vec<&OwnedFd> = own.chain(fronts).collect();
         let mut fds: Vec<PollFd<'_>> = all
             .iter()
             .map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN))
             .collect();
         let _ = poll(&mut fds, PollTimeout::NONE);
         let ready = fds.iter().zip(&all).filter(|(polled, _)| polled.any().unwrap_or(false));
-        ready.map(|(_, fd)| std::os::fd::AsRawFd::as_raw_fd(*fd)).collect()
+        let ready = ready.map(|(_, fd)| std::os::fd::AsRawFd::as_raw_fd(*fd));
+        ready.chain(watch::ready(&watch)).collect()
     }
 
     /// Greets a connection, and waits until it has said what it is: for as long as it takes.

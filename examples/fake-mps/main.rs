@@ -33,6 +33,7 @@ mod scan;
 mod server;
 mod start;
 mod usage;
+mod watch;
 
 use config::Config;
 use std::path::Path;
