@@ -10,8 +10,8 @@
 //! about users, to one that limits what each user may hold and for how long, and to such a one in which another user
 //! waits. The base is a request that changes nothing.
 //!
-//! The signals that the broker sends as a user are compared with kill(2). Nothing is sent: the kernel is asked whether it
-//! might be.
+//! The signals that the broker sends as a user are compared with kill(2). Nothing is sent: the kernel is asked whether
+//! it might be.
 //!
 //! ```text
 //! make bench                    # builds tranche-oci as it is shipped

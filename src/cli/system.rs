@@ -42,8 +42,8 @@ fn examine(host: &HostOptions) -> Result<(Inventory, Vec<Error>)> {
         );
     }
     let inventory = examine::quietly(host)?;
-    // A warning about a node that exists says that it is not the driver's. One that is missing is named by its place in a
-    // container, where this machine may have another driver's node.
+    // A warning about a node that exists says that it is not the driver's. One that is missing is named by its place in
+    // a container, where this machine may have another driver's node.
     let files = nodes(&inventory, NodeSet::All);
     let is_missing = |path: &str| {
         let mut missing = files.iter().filter(|file| !file.node.present);
@@ -88,8 +88,8 @@ impl WithNodes {
 
 /// Makes the nodes of `set` that do not exist.
 ///
-/// Without the control node NVML does not answer, and it makes none here: the process that asks it has no right to. What it
-/// alone knows of, such as the capabilities of MIG, follows when it has been asked again.
+/// Without the control node NVML does not answer, and it makes none here: the process that asks it has no right to.
+/// What it alone knows of, such as the capabilities of MIG, follows when it has been asked again.
 ///
 /// # Errors
 /// Returns the errors of [`examine`], or one if the module's parameters cannot be read.

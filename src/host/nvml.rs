@@ -5,9 +5,9 @@
 //! the child reported before stays.
 //!
 //! In the child: `child` asks what the host has, `usage` asks what its GPUs do now, `convert` maps what nvml-wrapper
-//! returns, `pipe` writes the answer, and `confine` keeps the library from changing the machine. In the parent: `process`
-//! starts the child and ends it with everything that the library started, `parent` and `report` read the answer. `answer`
-//! is its form.
+//! returns, `pipe` writes the answer, and `confine` keeps the library from changing the machine. In the parent:
+//! `process` starts the child and ends it with everything that the library started, `parent` and `report` read the
+//! answer. `answer` is its form.
 
 mod answer;
 mod child;

@@ -183,8 +183,8 @@ impl Accounts {
         lines.map(|line| format!("sharing.users: {line}")).collect()
     }
 
-    /// What a login of the user `uid` begins with; `None` if the user has no account, or if NSS does not answer. It asks
-    /// NSS.
+    /// What a login of the user `uid` begins with; `None` if the user has no account, or if NSS does not answer. It
+    /// asks NSS.
     pub fn login(&self, uid: u32) -> Option<Login> {
         let person = self.groups.person(uid, &self.names);
         Some(Login {

@@ -123,8 +123,8 @@ fn nodes_belong_to_whom_the_driver_s_parameters_say() {
     assert_eq!((mode, gid), (0o660, 44));
 }
 
-/// NVIDIA's library fails without its control node. It is asked again when that has been made, and then it names the MIG
-/// devices, whose nodes follow.
+/// NVIDIA's library fails without its control node. It is asked again when that has been made, and then it names the
+/// MIG devices, whose nodes follow.
 #[test]
 fn a_host_without_any_node_gets_all_of_them_at_once() {
     let Some(place) = Place::of("a_host_without_any_node_gets_all_of_them_at_once", "dgx-a100-mig") else {

@@ -31,8 +31,8 @@ fn libraries_have_their_links() {
     assert!(links("libGLX_nvidia").contains(&pair("libGLX_indirect.so.0", "libGLX_nvidia.so.V")));
 }
 
-/// Debian has a directory for the libraries of each driver, which no loader searches, and links above it for the names that
-/// programs open. Drivers up to 470 have an NVVM library with a version of its own.
+/// Debian has a directory for the libraries of each driver, which no loader searches, and links above it for the names
+/// that programs open. Drivers up to 470 have an NVVM library with a version of its own.
 #[test]
 fn links_of_debian_s_layout_are_where_programs_look() {
     let bed = bed("workstation-rtx4090");

@@ -1,8 +1,8 @@
 //! What a process that loads a library of NVIDIA, or becomes a program that does, gives up first.
 //!
-//! As root, the library makes what it does not find: it executes `nvidia-modprobe`, which makes `/dev/nvidiactl` with mode
-//! 0666 and loads the driver's modules, also on a machine that keeps its GPUs for virtual machines. Asking a machine must
-//! not change it. Its nodes are made by `tranche system create-device-nodes` alone.
+//! As root, the library makes what it does not find: it executes `nvidia-modprobe`, which makes `/dev/nvidiactl` with
+//! mode 0666 and loads the driver's modules, also on a machine that keeps its GPUs for virtual machines. Asking a
+//! machine must not change it. Its nodes are made by `tranche system create-device-nodes` alone.
 
 use caps::errors::CapsError;
 use caps::{CapSet, Capability};
@@ -12,11 +12,11 @@ use std::io;
 /// What makes a device node, and what loads a module.
 const GIVEN_UP: [Capability; 2] = [Capability::CAP_MKNOD, Capability::CAP_SYS_MODULE];
 
-/// Gives up for this process, and for every program that it executes, the right to make device nodes and to load modules:
-/// `nvidia-modprobe` is setuid, so that a program of any user can execute it as root.
+/// Gives up for this process, and for every program that it executes, the right to make device nodes and to load
+/// modules: `nvidia-modprobe` is setuid, so that a program of any user can execute it as root.
 ///
-/// With no_new_privs, a program that root executes has at most the capabilities that its caller has (capabilities(7)), so
-/// the bounding set needs no change, which would need a capability.
+/// With no_new_privs, a program that root executes has at most the capabilities that its caller has (capabilities(7)),
+/// so the bounding set needs no change, which would need a capability.
 ///
 /// # Errors
 /// Returns the kernel's error. The library must not be loaded then.

@@ -23,8 +23,8 @@ const MOST_MISSES: u32 = 3;
 /// After so many daemons that failed one after another, no other is started until nothing is claimed any more.
 const MOST_FAILURES: u32 = 5;
 
-/// Where the kernel does not say which client keeps the daemon from answering, the daemon is not ended before it has been
-/// silent for so many seconds: a client that blocks it may leave.
+/// Where the kernel does not say which client keeps the daemon from answering, the daemon is not ended before it has
+/// been silent for so many seconds: a client that blocks it may leave.
 const MOST_SILENCE: u64 = 30;
 
 /// A daemon that ran for so many seconds did not fail at its start.

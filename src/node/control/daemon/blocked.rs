@@ -3,8 +3,8 @@
 //! The daemon serves its connections one after another, and waits for what a client says as long as the connection is
 //! open (seen on 470 to 580). It takes commands from one connection at a time, too: while one that has said that it
 //! sends commands is open, clients are served, and nobody else's command is. Which connection that is, the kernel says:
-//! the system call that a thread of the daemon waits in, with the number of the descriptor, or with the descriptors that
-//! it polls, to which only a connection for commands is added. The broker takes a copy of that descriptor
+//! the system call that a thread of the daemon waits in, with the number of the descriptor, or with the descriptors
+//! that it polls, to which only a connection for commands is added. The broker takes a copy of that descriptor
 //! (pidfd_getfd(2)) and shuts the connection down, and the daemon goes on with the next one.
 
 use super::process::Processes;

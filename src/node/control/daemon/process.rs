@@ -94,7 +94,8 @@ impl Processes {
     }
 
     /// Whether the process was started as a daemon with this directory for its log, or is a server of it. Servers may
-    /// run as the user of their clients. Its environment alone does not say it: a user chooses that of a setuid program.
+    /// run as the user of their clients. Its environment alone does not say it: a user chooses that of a setuid
+    /// program.
     pub(super) fn is_daemon(&self, pid: u32, log: &Path) -> bool {
         let is_root = fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == 0);
         let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();

@@ -235,9 +235,9 @@ impl Rules for Mps {
         GuaranteeRule { grade, by, source }
     }
 
-    /// Such a user can command the server: change its limits, end clients of others, and end it (seen with driver 580 and
-    /// an H200, through the socket of clients). It may be able to set the limit of its own cgroup, which needs no more
-    /// than root.
+    /// Such a user can command the server: change its limits, end clients of others, and end it (seen with driver 580
+    /// and an H200, through the socket of clients). It may be able to set the limit of its own cgroup, which needs no
+    /// more than root.
     fn against_root(&self, grade: Grade) -> Grade {
         grade.lower()
     }
