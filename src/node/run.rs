@@ -3,8 +3,8 @@
 //! 1. The share is reserved. The reservation ends with this process.
 //! 2. The program's process is started, and waits ([`start`]).
 //! 3. The process gets a cgroup of its own where that is possible ([`own_cgroup`](crate::own_cgroup)), and enters the
-//! claim. From here on the
-//!    claim lasts while a process of that cgroup lives, or the process itself, whatever happens to this one.
+//!    claim. From here on the claim lasts while a process of that cgroup lives, or the process itself, whatever happens
+//!    to this one.
 //! 4. What serves the share is prepared, and the process becomes the program.
 //! 5. The claim is released when the program has ended.
 //!
