@@ -75,7 +75,7 @@ impl WithNodes {
     /// The host as it is.
     ///
     /// # Errors
-    /// Returns the errors of [`examine`].
+    /// Returns the errors of [`examine()`].
     fn without_making(host: &HostOptions) -> Result<Self> {
         let (inventory, wrong) = examine(host)?;
         Ok(Self {
@@ -92,7 +92,7 @@ impl WithNodes {
 /// What it alone knows of, such as the capabilities of MIG, follows when it has been asked again.
 ///
 /// # Errors
-/// Returns the errors of [`examine`], or one if the module's parameters cannot be read.
+/// Returns the errors of [`examine()`], or one if the module's parameters cannot be read.
 fn make_nodes(host: &HostOptions, set: NodeSet) -> Result<WithNodes> {
     let owner = FileOwner::parse(&driver_params(&Roots::new(&host.roots)?)?);
     let mut made = BTreeSet::new();
