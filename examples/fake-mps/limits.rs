@@ -29,7 +29,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the percentage that `text` begins with. `false` if it is none.
+    /// Sets the percentage that `text` begins with; `false` if it is not valid.
     pub(crate) fn set_percentage(&mut self, text: &str) -> bool {
         let valid = scan::float(text).filter(|percentage| *percentage > 0.0 && *percentage <= 100.0);
         if let Some(percentage) = valid {

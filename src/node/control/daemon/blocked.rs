@@ -102,7 +102,7 @@ pub(super) fn served(process: &ProcessRecord, work: &Path) -> io::Result<Option<
     Ok(None)
 }
 
-/// `socket` as a connection of a client; `None` if it is none, or that of a server of the daemon.
+/// `socket` as a connection of a client; `None` if it is not a connection, or belongs to a server of the daemon.
 fn of_client(socket: OwnedFd, process: &ProcessRecord, work: &Path) -> io::Result<Option<ServedConnection>> {
     // What it listens on is polled, too.
     if !is_in(&socket, work) || socket_acceptconn(&socket)? {
