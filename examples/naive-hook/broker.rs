@@ -1,15 +1,18 @@
-//! Ends what users hold, with root's rights: whether a process is the user's is read from `/proc`, once.
+//! Ends what users hold, with root's rights: whether a process is the user's is read from `/proc`, once. Containers are
+//! stopped by podman, as the user, in the terminal in which this program was started.
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tranche_core::claims::Claims;
-use tranche_core::ledger::Claim;
+use tranche_core::ledger::{Claim, Holder};
 
 use crate::{Naive, Wrong, values};
 
@@ -21,6 +24,13 @@ pub(crate) fn run(arguments: &[OsString], naive: &Naive) -> Result<(), Wrong> {
     naive.fence.check(Path::new(&directory))?;
     let claims = Claims::open(Path::new(&directory)).map_err(|e| e.to_string())?;
     let books = claims.books().map_err(|e| e.to_string())?;
+    for claim in books.claims() {
+        if let Holder::Rootless { user, name } = &claim.holder {
+            let mut podman = Command::new("/usr/bin/podman");
+            let stopped = podman.args(["stop", &name.id]).uid(*user).gid(*user).status();
+            stopped.map_err(|e| format!("podman: {e}"))?;
+        }
+    }
     // Looked at once, and signalled later.
     let all: Vec<i32> = books.claims().flat_map(processes).collect();
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {

@@ -25,7 +25,7 @@ pub(crate) enum Actor {
 
 /// The attacks of each actor, by the beginnings of their names. The first one that fits counts; all others are of an
 /// image.
-const ATTACKS: [(&str, Actor); 29] = [
+const ATTACKS: [(&str, Actor); 30] = [
     ("acts::", Actor::ServedUser),
     ("bundles::nodes_and_mounts", Actor::EngineUser),
     ("bundles::a_config_that_lies", Actor::EngineUser),
@@ -48,6 +48,7 @@ const ATTACKS: [(&str, Actor); 29] = [
     ("precreate::", Actor::Accident),
     ("propagation::", Actor::EngineUser),
     ("restored::", Actor::Checkpoint),
+    ("served::", Actor::ServedUser),
     ("shim_exec::", Actor::Tenant),
     ("shim_files::", Actor::LocalUser),
     ("shim_host::a_host_file_that_does_not", Actor::Accident),

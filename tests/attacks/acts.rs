@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,20 +21,20 @@ use crate::support::skip;
 use crate::support::test_cgroup::TestCgroup;
 use crate::trial::{Attack, Trial};
 
-const USER: u32 = 65_533;
-const TWIN: &str = "GPU-da1435d3-36d6-f363-f134-290ab6a9a640";
-const HOSTILE: &str = "GPU-a1b03828-f799-fc30-d8ce-9f496f164106";
+pub(crate) const USER: u32 = 65_533;
+pub(crate) const TWIN: &str = "GPU-da1435d3-36d6-f363-f134-290ab6a9a640";
+pub(crate) const HOSTILE: &str = "GPU-a1b03828-f799-fc30-d8ce-9f496f164106";
 const POLICY: &str = "version: v1\nsharing:\n  dedicated: {devices: [0, 1]}\n  users:\n    \
                       default: {maxHold: 1s, atLimit: end, grace: 1s}\n";
 
 /// A machine on which the user holds two devices: one as everybody does, and one with hostile processes.
-struct Machine {
+pub(crate) struct Machine {
     top: tempfile::TempDir,
     subject: Subject,
 }
 
 impl Machine {
-    fn new() -> Machine {
+    pub(crate) fn new() -> Machine {
         let top = tempfile::tempdir().unwrap();
         fs::set_permissions(top.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(top.path().join("policy.yaml"), POLICY).unwrap();
@@ -44,12 +44,18 @@ impl Machine {
         }
     }
 
-    fn at(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.top.path().join(name)
     }
 
     /// As if the user had asked for the device with this process, whose container has the cgroup.
-    fn hold(&self, device: &str, pid: u32, cgroup: Option<&Path>) {
+    pub(crate) fn hold(&self, device: &str, pid: u32, cgroup: Option<&Path>) {
+        let (program, id) = ("train".to_owned(), pid.to_string());
+        self.hold_as(device, Holder::Process { program, id }, pid, cgroup);
+    }
+
+    /// The same for a holder of any kind.
+    pub(crate) fn hold_as(&self, device: &str, holder: Holder, pid: u32, cgroup: Option<&Path>) {
         let claims = Claims::open(&self.at("state")).unwrap();
         let entry = ClaimEntry {
             device: device.parse().unwrap(),
@@ -59,11 +65,7 @@ impl Machine {
             asked_as: None,
             alone: true,
         };
-        let id = pid.to_string();
-        let program = "train".to_owned();
-        claims
-            .enter(&entry, Holder::Process { program, id }, Some(pid))
-            .unwrap();
+        claims.enter(&entry, holder, Some(pid)).unwrap();
         let recorded = cgroup.map(|path| Cgroup {
             path: path.to_str().unwrap().to_owned(),
             inode: fs::metadata(path).unwrap().st_ino(),
@@ -82,42 +84,53 @@ impl Machine {
         assert!(changed.unwrap().is_empty());
     }
 
-    /// Runs the broker until `is_done`, and for two more looks.
-    fn serve(&self, mut is_done: impl FnMut() -> bool) -> Duration {
+    /// The command that starts the broker.
+    pub(crate) fn broker(&self) -> Command {
         let mut command = Command::new(self.subject.command_line());
         command.args(["broker", "--inventory=sim:t4x2"]);
         for (option, path) in [("state-dir", "state"), ("spec-dir", "cdi"), ("config", "policy.yaml")] {
             command.arg(format!("--{option}={}", self.at(path).display()));
         }
         command.args(self.subject.arguments(&[self.top.path()])).env_clear();
+        command
+    }
+
+    /// Runs the broker until `is_done`, and for two more looks.
+    pub(crate) fn serve(&self, is_done: impl FnMut() -> bool) -> Duration {
         let begun = Instant::now();
-        let mut broker = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut broker = self.broker();
+        let mut broker = broker.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.until(begun, is_done);
+        let _ = kill(Pid::from_raw(i32::try_from(broker.id()).unwrap()), Signal::SIGTERM);
+        broker.wait().unwrap();
+        begun.elapsed()
+    }
+
+    /// Waits until `is_done`, and for two more looks of the broker.
+    pub(crate) fn until(&self, begun: Instant, mut is_done: impl FnMut() -> bool) {
         while !is_done() && begun.elapsed() < Duration::from_secs(15) {
             std::thread::sleep(Duration::from_millis(50));
         }
         if self.subject.is_real() {
             std::thread::sleep(Duration::from_secs(6));
         }
-        let _ = kill(Pid::from_raw(i32::try_from(broker.id()).unwrap()), Signal::SIGTERM);
-        broker.wait().unwrap();
-        begun.elapsed()
     }
 }
 
 /// The hostile side of a run.
 #[derive(Default)]
-struct Hostile {
-    cgroup: Option<TestCgroup>,
+pub(crate) struct Hostile {
+    pub(crate) cgroup: Option<TestCgroup>,
     /// What the user may not have signalled.
-    canaries: Vec<Canary>,
+    pub(crate) canaries: Vec<Canary>,
     /// What is root's by now, and must live.
-    risen: Option<Program>,
+    pub(crate) risen: Option<Program>,
     /// What must be ended.
-    own: Vec<Program>,
+    pub(crate) own: Vec<Program>,
 }
 
 /// Tries one variation, beside a harmless program.
-fn try_one(trial: &mut Trial, name: &str, set_up: impl FnOnce(&Machine) -> Hostile) {
+pub(crate) fn try_one(trial: &mut Trial, name: &str, set_up: impl FnOnce(&Machine) -> Hostile) {
     let machine = Machine::new();
     let mut twin = Program::new(USER, STUBBORN);
     machine.hold(TWIN, twin.pid(), None);

@@ -33,6 +33,7 @@ mod races;
 mod reads;
 mod restored;
 mod run;
+mod served;
 mod shim;
 mod shim_ended;
 mod shim_exec;

@@ -1,4 +1,3 @@
-# Not in the list of main.sh yet: it has not been run in the machine.
 # What the broker does for a user, it does as the user: the same as tests/broker/acts.rs, in the broker's unit and with
 # cgroups of version 2 alone.
 . ./check.sh
