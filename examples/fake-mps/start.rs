@@ -106,7 +106,8 @@ fn serve(config: &Config, arguments: &[String], multi_user: bool) -> Result<Exit
         return Err(no_access());
     }
     // A program that only asks which options there are names no directory that could be made.
-    // The number is zero where the session's leader is outside this namespace of processes, which rustix takes for impossible.
+    // The number is zero where the session's leader is outside this namespace of processes, which rustix takes for
+    // impossible.
     let session = nix::unistd::getsid(None).map_or(0, nix::unistd::Pid::as_raw);
     config.record("start", json!({"arguments": arguments, "session": session}));
     match config.start_fault() {
