@@ -43,15 +43,16 @@ use rustix::process::{PidfdFlags, Uid, pidfd_open};
 use rustix::thread::set_thread_res_uid;
 use serde_json::{Value, json};
 use support::init::Init;
+use tranche_broker::control::{DriverAccess, MachineControl};
+use tranche_broker::facts::{Facts, HostFacts};
+use tranche_broker::serve::{ServeOptions, Socket, serve};
+use tranche_broker::sys::as_user::{Answer, MOST, signal};
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::Claim;
 use tranche_core::ledger::ContainerName;
 use tranche_core::types::DeviceKey;
-use tranche_node::control::{ControlledDevice, DriverAccess, MachineControl};
-use tranche_node::facts::{Facts, HostFacts};
-use tranche_node::planning::PolicyOptions;
-use tranche_node::serve::{ServeOptions, Socket, serve};
-use tranche_node::sys::as_user::{Answer, MOST, signal};
+use tranche_state::controlled::ControlledDevice;
+use tranche_state::planning::PolicyOptions;
 
 /// A machine that is always ready.
 struct Ready;
@@ -133,7 +134,7 @@ fn main() {
         state_dir: state_dir.clone(),
         policy: PolicyOptions::of(None, None, &state_dir),
         spec_dir: top.path().join("cdi"),
-        accounts: tranche_node::accounts::AccountSources::default(),
+        accounts: tranche_state::accounts::AccountSources::default(),
         idle: None,
     };
     let socket = Socket::open(&state_dir).unwrap();

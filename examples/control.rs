@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tranche_broker::control::{Control, ControlOptions, MachineControl};
+use tranche_broker::facts::{Facts, HostFacts};
 use tranche_core::error::{Error, Result, line};
 use tranche_core::types::HostPath;
 use tranche_host::{DiscoveryOptions, RootPaths, Roots, discover};
-use tranche_node::control::{Control, ControlOptions, MachineControl};
-use tranche_node::facts::{Facts, HostFacts};
 
 /// A host that does not change.
 struct Fixed(Arc<Facts>);

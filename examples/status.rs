@@ -8,7 +8,7 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use tranche_node::observed::{ObserveOptions, Observed, Status, kept};
+use tranche_inspect::observed::{ObserveOptions, Observed, Status, kept};
 
 /// The state as JSON; with `with_gpus`, also what NVML says of the GPUs.
 pub(crate) fn status(options: &ObserveOptions, with_gpus: bool) -> Result<String, Box<dyn Error>> {

@@ -5,7 +5,7 @@ use clap::builder::{PossibleValuesParser, Resettable};
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 use tranche_core::types::CdiVersion;
-use tranche_node::export::ExportTarget;
+use tranche_inspect::export::ExportTarget;
 use tranche_plan::cdi::encode::Format;
 use tranche_plan::derive::{Mode, NameStrategy};
 use tranche_plan::engines::Engine;

@@ -9,14 +9,14 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tranche_broker::control::{Control, ControlOptions};
+use tranche_broker::facts::HostNow;
+use tranche_broker::serve::{ServeOptions, Socket, serve};
 use tranche_core::error::Context;
 use tranche_core::sys::terminal;
 use tranche_core::types::{HostPath, WaitTime};
-use tranche_node::accounts::AccountSources;
-use tranche_node::control::{Control, ControlOptions};
-use tranche_node::facts::HostNow;
-use tranche_node::held::root_only;
-use tranche_node::serve::{ServeOptions, Socket, serve};
+use tranche_state::accounts::AccountSources;
+use tranche_state::held::root_only;
 
 /// After how long a broker ends that a service manager starts again when it is needed.
 const IDLE: Duration = Duration::from_secs(60);

@@ -11,8 +11,8 @@ use std::process::{ExitCode, Stdio};
 use tranche_core::error::{Error, Kind};
 use tranche_core::execute::Program;
 use tranche_core::text::shown;
-use tranche_node::doctor::{CheckResult, Diagnosis, Trouble, examine, gather};
-use tranche_node::planning::PlanOptions;
+use tranche_inspect::doctor::{CheckResult, Diagnosis, Trouble, examine, gather};
+use tranche_state::planning::PlanOptions;
 
 /// Find what is wrong with this host: driver, device nodes, specifications, hooks, engines, shares
 ///

@@ -11,11 +11,11 @@ use tranche_core::error::{Error, Result as CoreResult};
 use tranche_core::ledger::Outage;
 use tranche_core::types::DeviceSelector;
 use tranche_host::examine;
-use tranche_node::held::{self, root_only};
-use tranche_node::out_of_service::{self, NamedDevice};
-use tranche_node::refresh;
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::Inventory;
+use tranche_state::held::{self, root_only};
+use tranche_state::out_of_service::{self, NamedDevice};
+use tranche_state::refresh;
 
 /// The name that stands for every device.
 const ALL: &str = "all";

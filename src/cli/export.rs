@@ -6,16 +6,16 @@ use anyhow::{Result, bail};
 use nix::sys::stat;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::ExitCode;
+use tranche_broker::run::wanted;
 use tranche_core::error::Error;
 use tranche_core::types::{DevicePart, HostPath, Part, Selection, ShareName};
 use tranche_host::examine;
-use tranche_node::export::{self, ExportTarget, HostEntry};
-use tranche_node::planning;
-use tranche_node::run::wanted;
+use tranche_inspect::export::{self, ExportTarget, HostEntry};
 use tranche_plan::derive::{DeviceChoice, NameStrategy, Options, Sharing, derive};
 use tranche_plan::edits::{Edits, MountEdit};
 use tranche_plan::inventory::Inventory;
 use tranche_plan::share::{SplitDevice, Wish};
+use tranche_state::planning;
 
 /// Print the flags or lines that give a device to a program without CDI: apptainer, nspawn, bwrap or lxc
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use tranche_core::error::Kind;
 use tranche_core::types::HostPath;
 use tranche_host::examine::HostOptions;
 use tranche_host::{DiscoveryOptions, RootPaths};
-use tranche_node::observed::ObserveOptions;
+use tranche_inspect::observed::ObserveOptions;
 
 /// How to examine a host.
 #[derive(Debug, Clone, clap::Args)]

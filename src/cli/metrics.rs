@@ -11,8 +11,8 @@ use anyhow::Result;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tranche_node::observed::Observed;
-use tranche_node::replace;
+use tranche_inspect::observed::Observed;
+use tranche_state::replace;
 
 /// Print the state of shares, GPUs and MPS daemons as metrics (OpenMetrics); docs/metrics.md describes them
 #[derive(Debug, clap::Args)]

@@ -15,8 +15,8 @@ use super::sharing::SharingArgs;
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tranche_node::mig::MigView;
-use tranche_node::refresh::OUTPUT_DIR;
+use tranche_broker::mig::MigView;
+use tranche_state::refresh::OUTPUT_DIR;
 
 /// The verbs of `tranche mig`.
 #[derive(Debug, clap::Subcommand)]

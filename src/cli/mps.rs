@@ -8,14 +8,15 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
+use tranche_broker::control::run_daemon;
 use tranche_core::broker::{self, BrokerError, MpsRequest};
 use tranche_core::error::{Error, Kind};
 use tranche_core::ledger::utc;
 use tranche_core::types::{DeviceKey, DeviceSelector, HostPath};
 use tranche_host::examine;
-use tranche_node::control::{ControlledDevice, DaemonState, DaemonStatus, run_daemon};
-use tranche_node::held::root_only;
 use tranche_plan::host_file::HostFile;
+use tranche_state::controlled::{ControlledDevice, DaemonState, DaemonStatus};
+use tranche_state::held::root_only;
 
 /// How long the broker may take: a daemon that does not start is waited for, and ended.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use tranche_core::types::USUAL_SPEC_DIRS;
-use tranche_node::installed::EngineDirs;
-use tranche_node::planning::{PolicyOptions, pipe_directories};
+use tranche_state::installed::EngineDirs;
+use tranche_state::planning::{PolicyOptions, pipe_directories};
 
 /// Which host a verb examines.
 #[derive(Debug, Clone, Default, clap::Args)]

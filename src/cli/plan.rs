@@ -6,8 +6,8 @@ use super::out;
 use super::sharing::SharingArgs;
 use anyhow::Result;
 use std::process::ExitCode;
-use tranche_node::held::earlier::earlier;
-use tranche_node::planning;
+use tranche_state::held::earlier::earlier;
+use tranche_state::planning;
 
 /// Show the shares that the policy creates on this host, and what each guarantees
 #[derive(Debug, clap::Args)]

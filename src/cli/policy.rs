@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tranche_core::error::{Kind, line};
 use tranche_host::examine;
-use tranche_node::accounts::{AccountSources, Accounts};
-use tranche_node::held::earlier::earlier;
-use tranche_node::planning::PlanOptions;
-use tranche_node::policy_change;
+use tranche_inspect::policy_change;
 use tranche_plan::policy::read;
 use tranche_plan::share;
+use tranche_state::accounts::{AccountSources, Accounts};
+use tranche_state::held::earlier::earlier;
+use tranche_state::planning::PlanOptions;
 
 /// The verbs of `tranche policy`.
 #[derive(Debug, clap::Subcommand)]

@@ -6,8 +6,8 @@ use anyhow::Result;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
+use tranche_broker::run::{self, NotStarted, RunOptions, ShareForRun};
 use tranche_core::types::{Selection, WaitTime};
-use tranche_node::run::{self, NotStarted, RunOptions, ShareForRun};
 
 /// Run a program in a share of a device, without a container, and pass on its exit code
 #[derive(Debug, clap::Args)]

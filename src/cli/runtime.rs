@@ -15,8 +15,8 @@ use arguments::{ConfigureArgs, EngineFileArgs};
 use files::Files;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tranche_node::engine_config::check::{Candidate, Verdict, check};
-use tranche_node::engine_config::install::FileChange;
+use tranche_inspect::engine_config::check::{Candidate, Verdict, check};
+use tranche_inspect::engine_config::install::FileChange;
 use tranche_plan::engines::Engine;
 
 /// The verbs of `tranche runtime`.

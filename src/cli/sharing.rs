@@ -2,7 +2,7 @@
 
 use super::look::LookArgs;
 use super::place::{ConfigArgs, HostArgs, StateArgs};
-use tranche_node::planning::PlanOptions;
+use tranche_state::planning::PlanOptions;
 
 /// The options of a verb that needs a plan.
 #[derive(Debug, Clone, clap::Args)]

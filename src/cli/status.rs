@@ -9,7 +9,7 @@ use super::pages::{self, seconds_of_watch};
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
-use tranche_node::observed::{Observed, Status, kept, problems};
+use tranche_inspect::observed::{Observed, Status, kept, problems};
 
 /// Show who holds which share since when, what is free, who waits, what the GPUs do, and messages of hooks
 #[derive(Debug, clap::Args)]

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::process::ExitCode;
 use std::time::Duration;
 use tranche_core::error::{Error, Kind};
-use tranche_node::held::{container_text, or_dash};
-use tranche_node::observed::{Observed, ProcessRow};
+use tranche_inspect::observed::{Observed, ProcessRow};
+use tranche_state::held::{container_text, or_dash};
 
 /// Show the processes on the GPUs with memory, utilisation and container, again every two seconds
 #[derive(Debug, clap::Args)]

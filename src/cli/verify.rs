@@ -7,7 +7,7 @@ use anyhow::Result;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tranche_node::verify::{VerifyOptions, verify};
+use tranche_inspect::verify::{VerifyOptions, verify};
 
 /// Ask CUDA in a running container what it gives, and compare that with what the container's share promises
 #[derive(Debug, clap::Args)]

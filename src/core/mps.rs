@@ -1,6 +1,9 @@
 //! How a client of MPS connects to the daemon of a device, and how the daemons of drivers differ.
 
+mod listening;
 pub mod version;
+
+pub use listening::check_daemon;
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;

@@ -14,11 +14,8 @@
 //! containers that hold nothing. `--claim` and `--spec-file` go together.
 
 mod broker;
-mod daemon;
 mod neighbours;
 mod pod;
-
-pub use daemon::check as check_daemon;
 
 use super::report::HookReport;
 use std::collections::HashSet;
@@ -80,7 +77,7 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
 /// Refuses a share whose MPS daemon does not serve clients.
 fn refuse_without_daemon(call: &ClaimCall) -> Result<()> {
     match &call.daemon {
-        Some(directory) => daemon::check(directory.as_path(), &call.label),
+        Some(directory) => tranche_core::mps::check_daemon(directory.as_path(), &call.label),
         None => Ok(()),
     }
 }

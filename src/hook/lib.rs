@@ -29,8 +29,6 @@ mod report;
 #[path = "../../tests/support/own_mounts.rs"]
 mod own_mounts;
 
-pub use claim::check_daemon;
-
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};
 

@@ -11,7 +11,6 @@ mod document;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod guarded;
 mod on_demand;
 pub mod request;
 pub mod require;
@@ -22,6 +21,5 @@ pub mod runtime;
 
 pub use calling_engine::CallingEngine;
 pub use clean::is_limit;
-pub use guarded::{GuardedDevice, GuardedDevices, OpenNode};
 pub use restore::refuse_restored_devices;
 pub use rewrite::{RewriteContext, rewrite, withdraw};

@@ -1,6 +1,5 @@
 //! What a request means on this host: devices, shares to reserve, and devices of other specifications.
 
-use super::guarded::GuardedDevices;
 use super::request::{self, MigAccess, Request, RequestSource, WantedDevice};
 use super::require::{RequiredGpu, RequirementFacts};
 use std::cell::OnceCell;
@@ -13,6 +12,7 @@ use tranche_core::text::some;
 use tranche_core::types::{CdiKind, Device, DeviceKey, DevicePart, Part, QualifiedName, ShareName, Subject};
 use tranche_plan::cdi::registry::Registry;
 use tranche_plan::cdi::{ContainerEdits, inject, unresolvable};
+use tranche_plan::guarded::GuardedDevices;
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::{Catalogue, HostDevice};
 use tranche_plan::policy::ClaimsFromEnvironment;

@@ -4,12 +4,12 @@
 //! on restores an image that carries a checkpoint. crun runs no hooks when it restores, so that such a container takes
 //! no claim.
 
-use super::guarded::GuardedDevices;
 use super::rewrite::StartLedger;
 use std::path::{Path, PathBuf};
 use tranche_core::error::Result;
 use tranche_core::oci::Config;
 use tranche_core::root::{DeviceNumber, MountOrigin};
+use tranche_plan::guarded::GuardedDevices;
 use tranche_plan::host_file::HostFile;
 
 /// Refuses to restore the container of `config` in `bundle` if it has a node of a device that needs a claim.

@@ -14,6 +14,7 @@
 //! | [`sources`] | opens an inventory from a file, standard input or the built-in ones |
 //! | [`policy`] | the configuration file: how devices are shared |
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
+//! | [`guarded`] | devices that a container gets only with a claim, by their device numbers |
 //! | [`hold`] | what users hold for longer than the policy lets them |
 //! | [`idle`] | for how long what users hold has done nothing |
 //! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
@@ -31,6 +32,7 @@ pub mod difference;
 pub mod digest;
 pub mod edits;
 pub mod engines;
+pub mod guarded;
 pub mod hold;
 pub mod host_file;
 pub mod idle;

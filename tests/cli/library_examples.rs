@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use tranche_core::claims::Claims;
-use tranche_node::observed::ObserveOptions;
+use tranche_inspect::observed::ObserveOptions;
 use tranche_plan::reserve::{Reservation, Unoffered};
 use tranche_plan::share::{self, Wish};
 use tranche_plan::{policy, sim};

@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tranche_broker::control::{Control, ControlOptions, MachineControl};
+use tranche_broker::facts::{Facts, HostFacts};
 use tranche_core::claims::{ClaimEntry, Claims};
 use tranche_core::ledger::{Bounds, ContainerName, Holder};
 use tranche_core::types::{DeviceKey, HostPath, Part, Subject};
 use tranche_host::{DiscoveryOptions, RootPaths, Roots, discover};
-use tranche_node::control::{Control, ControlOptions, ControlledDevice, MachineControl};
-use tranche_node::facts::{Facts, HostFacts};
 use tranche_plan::inventory::DriverFile;
 use tranche_plan::policy::read;
 use tranche_plan::share::{Plan, plan};
+use tranche_state::controlled::ControlledDevice;
 
 /// Two unequal shares, of 24564 MiB.
 pub(crate) const UNEQUAL: &str = "version: v1

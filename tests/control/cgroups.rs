@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use tranche_node::control::{Control, MachineControl};
+use tranche_broker::control::{Control, MachineControl};
 use tranche_plan::share::{Grade, Guarantee, MemoryLimitBy, Method, NoCgroupLimit};
 
 /// Cgroups of version 2 of this machine, one for each name; `None` where it has none.

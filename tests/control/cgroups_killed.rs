@@ -6,7 +6,7 @@ use crate::recovery::{behind, calls};
 use crate::support::skip;
 use std::collections::BTreeMap;
 use std::process::Command;
-use tranche_node::control::MachineControl;
+use tranche_broker::control::MachineControl;
 
 /// A machine before the act: a container that has claimed its share and waits for the broker, or one that has ended and
 /// whose cgroup is still there.

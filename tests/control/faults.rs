@@ -7,7 +7,8 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs;
 use std::time::{Duration, Instant};
-use tranche_node::control::{Control, ControlledDevice, DaemonState, MachineControl};
+use tranche_broker::control::{Control, MachineControl};
+use tranche_state::controlled::{ControlledDevice, DaemonState};
 
 /// Kills a process, and waits until it has ended: on a busy machine, it listens for a moment after the signal.
 fn kill_hard(pid: u32) {

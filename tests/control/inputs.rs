@@ -11,7 +11,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tranche_node::control::{Control, DaemonState, MachineControl};
+use tranche_broker::control::{Control, MachineControl};
+use tranche_state::controlled::DaemonState;
 
 /// Why the share is refused, and that nothing was changed for it.
 #[track_caller]

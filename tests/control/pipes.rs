@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use tranche_node::control::MachineControl;
+use tranche_broker::control::MachineControl;
 
 fn inode(path: &Path) -> u64 {
     fs::symlink_metadata(path).unwrap().ino()

@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
-use tranche_node::control::{DaemonState, MachineControl};
+use tranche_broker::control::MachineControl;
+use tranche_state::controlled::DaemonState;
 
 #[test]
 fn the_next_broker_adopts_the_daemon() {

@@ -3,7 +3,7 @@
 use crate::bed::Bed;
 use serde_json::json;
 use std::fs;
-use tranche_node::control::MachineControl;
+use tranche_broker::control::MachineControl;
 
 const LONG: &str = "version: v1
 sharing:

@@ -9,7 +9,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tranche_node::control::{Control, DaemonState, MachineControl};
+use tranche_broker::control::{Control, MachineControl};
+use tranche_state::controlled::DaemonState;
 
 #[test]
 fn the_first_claim_starts_a_daemon_and_the_last_one_leaves_the_machine_as_it_was() {

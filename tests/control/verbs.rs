@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use tranche_node::control::MachineControl;
+use tranche_broker::control::MachineControl;
 
 /// A broker, until it is dropped.
 struct Broker(Child);

@@ -6,8 +6,8 @@ use crate::support::engines::Engine;
 use crate::support::session::Session;
 use crate::support::skip;
 use serde_json::Value;
-use tranche_node::installed::EngineDirs;
 use tranche_plan::engines::{Engine as Program, FoundEngine};
+use tranche_state::installed::EngineDirs;
 
 /// GPU 6 in two equal shares, GPU 7 in unequal ones by MPS; the others are given as a whole.
 pub(super) const POLICY: &str = "\

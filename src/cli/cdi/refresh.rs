@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tranche_core::error::Error;
 use tranche_core::types::{CdiVersion, WaitTime};
-use tranche_node::planning::PlanOptions;
-use tranche_node::refresh::{self, Refresh, RefreshOptions, Refreshed, TakeOverOptions};
+use tranche_state::planning::PlanOptions;
+use tranche_state::refresh::{self, Refresh, RefreshOptions, Refreshed, TakeOverOptions};
 
 /// The options of `tranche cdi refresh`.
 #[derive(Debug, clap::Args)]

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tranche_core::error::Error;
 use tranche_core::types::Side;
-use tranche_node::replace;
 use tranche_plan::cdi::encode::{Format, comments_of, encode, file_of};
 use tranche_plan::cdi::header::SpecOrigin;
 use tranche_plan::cdi::parse;
 use tranche_plan::cdi::transform::root;
+use tranche_state::replace;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {

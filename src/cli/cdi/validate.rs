@@ -13,9 +13,9 @@ use tranche_core::error::{Error, Kind};
 use tranche_core::ledger::STATE_DIR;
 use tranche_core::text::{shown, some};
 use tranche_host::examine::HostOptions;
-use tranche_node::generate::stale::{self, Staleness};
 use tranche_plan::cdi::Problem;
 use tranche_plan::cdi::registry::{Registry, Shadowed};
+use tranche_state::generate::stale::{self, Staleness};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -13,14 +13,14 @@ use tranche_core::error::Error;
 use tranche_core::types::{
     CdiVersion, MemorySize, MigProfile, Percent, RequestedDevice, Selection, ShareName, WaitTime,
 };
-use tranche_node::claim_spec::{self, ClaimFile, describe, is_of_user};
-use tranche_node::generate::hook_beside_us;
-use tranche_node::held::Held;
-use tranche_node::held::specs::Specs;
-use tranche_node::held::{View, by_broker};
-use tranche_node::planning::{self, needs, pipe_directories};
 use tranche_plan::derive::{HookOptions, Sharing};
 use tranche_plan::reserve::ReserveError;
+use tranche_state::claim_spec::{self, ClaimFile, describe, is_of_user};
+use tranche_state::generate::hook_beside_us;
+use tranche_state::held::Held;
+use tranche_state::held::specs::Specs;
+use tranche_state::held::{View, by_broker};
+use tranche_state::planning::{self, needs, pipe_directories};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

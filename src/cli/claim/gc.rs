@@ -6,14 +6,14 @@ use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tranche_broker::serve::thaw_left;
 use tranche_core::claims::{Claims, Collected};
 use tranche_core::error::{Error, line};
 use tranche_core::ledger::Claim;
 use tranche_core::ledger::process::Machine;
 use tranche_core::text::shown;
-use tranche_node::claim_spec;
-use tranche_node::held::root_only;
-use tranche_node::serve::thaw_left;
+use tranche_state::claim_spec;
+use tranche_state::held::root_only;
 
 pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
     let state_dir = &at.state.state_dir;

@@ -9,7 +9,7 @@ use tranche_core::broker::ListRequest;
 use tranche_core::error::Error;
 use tranche_core::ledger::{Books, Claim, utc};
 use tranche_core::text::some;
-use tranche_node::held::{self, Held, HeldIdle, by_broker, or_dash};
+use tranche_state::held::{self, Held, HeldIdle, by_broker, or_dash};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {

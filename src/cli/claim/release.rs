@@ -11,11 +11,11 @@ use tranche_core::claims::{Claims, LockedClaims};
 use tranche_core::error::Error;
 use tranche_core::ledger::{Books, Claim, ClaimState, HeldPart, Holder, LedgerError, Refused, utc};
 use tranche_core::types::Part;
-use tranche_node::accounts::{Account, AccountSources, Accounts};
-use tranche_node::claim_spec;
-use tranche_node::held::containers::Names;
-use tranche_node::held::specs::{Specs, is_named};
-use tranche_node::held::{Held, View, by_broker, container_id};
+use tranche_state::accounts::{Account, AccountSources, Accounts};
+use tranche_state::claim_spec;
+use tranche_state::held::containers::Names;
+use tranche_state::held::specs::{Specs, is_named};
+use tranche_state::held::{Held, View, by_broker, container_id};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

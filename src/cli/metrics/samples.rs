@@ -4,10 +4,10 @@ use super::catalogue as family;
 use super::exposition::Exposition;
 use std::collections::BTreeMap;
 use tranche_core::types::MemorySize;
-use tranche_node::control::DaemonState;
-use tranche_node::held::{Held, HeldContainer};
-use tranche_node::observed::Observed;
+use tranche_inspect::observed::Observed;
 use tranche_plan::inventory::ComputeMode;
+use tranche_state::controlled::DaemonState;
+use tranche_state::held::{Held, HeldContainer};
 
 /// The samples of `observed`. Without `with_containers`, the labels with names and ids of containers and of claims are
 /// empty, because the reader of metrics need not be root.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tranche_core::bounded;
 use tranche_core::error::{Context, Error};
-use tranche_node::mutex::lock;
+use tranche_state::mutex::lock;
 
 /// The most bytes of a request. Collectors send some hundreds.
 const MOST_BYTES: usize = 8 << 10;

@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 use std::time::Duration;
+use tranche_broker::mig::{KNOWN_SERVICES, SavedLayouts};
 use tranche_core::broker::{self, BrokerError, MigAnswer, MigRequest};
 use tranche_core::error::{Error, Kind};
 use tranche_core::text::some;
 use tranche_core::types::{GpuUuid, MigUuid};
-use tranche_node::mig::{KNOWN_SERVICES, RestoreFailures, SavedLayouts};
-use tranche_node::refresh::{Refresh, RefreshOptions};
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::{Gpu, Inventory};
 use tranche_plan::mig::ExactGpu;
+use tranche_state::refresh::{Refresh, RefreshOptions};
+use tranche_state::restore_failures::RestoreFailures;
 
 /// How long the broker may take: services are stopped, and GPUs reset.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -20,8 +20,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
+use tranche_broker::mig::KNOWN_SERVICES;
 use tranche_core::error::{Error, Kind};
-use tranche_node::mig::KNOWN_SERVICES;
 use tranche_plan::mig::mig_parted::{self, Configuration};
 
 /// The name of the link.

@@ -6,13 +6,14 @@ use super::wanted::changes;
 use crate::out;
 use anyhow::Result;
 use std::process::ExitCode;
+use tranche_broker::mig::{SavedGpu, SavedLayouts};
 use tranche_core::broker::{MigAnswer, MigRequest};
 use tranche_core::error::{Error, Kind, line};
 use tranche_core::text::some;
-use tranche_node::mig::{FailedRestore, RestoreFailures, SavedGpu, SavedLayouts};
-use tranche_node::planning;
 use tranche_plan::host_file::HostFile;
 use tranche_plan::mig::{ExactGpu, Layout, MigGpu, plan};
+use tranche_state::planning;
+use tranche_state::restore_failures::{FailedRestore, RestoreFailures};
 
 /// Make the layouts of the policy, and those that tranche has made, as at boot: no instance survives one
 #[derive(Debug, clap::Args)]

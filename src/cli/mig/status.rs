@@ -7,12 +7,12 @@ use crate::out;
 use crate::table::Table;
 use anyhow::Result;
 use std::process::ExitCode;
+use tranche_broker::mig::MigView;
 use tranche_core::text::some;
 use tranche_core::types::{ComputeInstanceId, GpuInstanceId};
-use tranche_node::held::or_dash;
-use tranche_node::mig::MigView;
 use tranche_plan::inventory::{MigMode, MigState};
 use tranche_plan::mig::{ExactGpu, GpuInstance, InstanceHolder, MigGpu, free_places};
+use tranche_state::held::or_dash;
 
 /// Show the instances of each GPU, the free places, and who uses what
 #[derive(Debug, clap::Args)]

@@ -4,12 +4,12 @@ use super::parted;
 use crate::out;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
+use tranche_broker::mig::MigView;
 use tranche_core::error::Error;
-use tranche_node::mig::MigView;
-use tranche_node::planning::{self, PolicyOptions};
 use tranche_plan::mig::mig_parted::NodeGpu;
 use tranche_plan::mig::{ExactGpu, Layout, MigGpu, plan};
 use tranche_plan::policy::Policy;
+use tranche_state::planning::{self, PolicyOptions};
 
 /// Which layout.
 #[derive(Debug, clap::Args)]

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 use tranche_core::text::{shown, some};
-use tranche_node::planning::needs;
 use tranche_plan::derive::Sharing;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::WholeDevice;
 use tranche_plan::share::{Guarantees, Share, SplitDevice};
+use tranche_state::planning::needs;
 
 /// The width that text is wrapped to.
 const WIDTH: usize = 80;

@@ -1,9 +1,9 @@
 //! What `tranche runtime configure` says about annotations: whether the engine keeps those of images out.
 
 use tranche_inject::CallingEngine;
-use tranche_node::installed::EngineDirs;
 use tranche_plan::engines::{Engine, oldest_podman};
 use tranche_plan::policy::read::DEFAULT_FILE;
+use tranche_state::installed::EngineDirs;
 
 /// The line about `engine`. podman is asked for its version. At a start of a container, what `tranche cdi refresh`
 /// recorded counts.

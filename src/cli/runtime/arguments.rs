@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tranche_core::error::Error;
 use tranche_core::types::HostPath;
-use tranche_node::engine_config::check::is_program;
-use tranche_node::engine_config::{RuntimeName, Settings};
+use tranche_inspect::engine_config::check::is_program;
+use tranche_inspect::engine_config::{RuntimeName, Settings};
 use tranche_plan::engines::Engine;
 
 /// The directory with tranche's hook for podman, which no other program reads.

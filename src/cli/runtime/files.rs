@@ -4,12 +4,12 @@ use super::arguments::{ConfigureArgs, EngineFileArgs};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use tranche_core::error::Error;
-use tranche_node::engine_config::Settings;
-use tranche_node::engine_config::changes::{self, ReadConfiguration};
-use tranche_node::engine_config::check::{containerd_is_2, files_in, present};
-use tranche_node::engine_config::containerd::{self, Version};
-use tranche_node::engine_config::document::{ConfigFile, Syntax};
-use tranche_node::engine_config::install::{FileChange, Target};
+use tranche_inspect::engine_config::Settings;
+use tranche_inspect::engine_config::changes::{self, ReadConfiguration};
+use tranche_inspect::engine_config::check::{containerd_is_2, files_in, present};
+use tranche_inspect::engine_config::containerd::{self, Version};
+use tranche_inspect::engine_config::document::{ConfigFile, Syntax};
+use tranche_inspect::engine_config::install::{FileChange, Target};
 use tranche_plan::engines::{DropIns, Engine};
 
 /// The files that may be changed.

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use std::path::Path;
 use tranche_core::error::{Context, Error};
-use tranche_node::engine_config::check::{find, is_program};
+use tranche_inspect::engine_config::check::{find, is_program};
 use tranche_plan::engines::Engine;
 
 /// The name by which `tranche-oci` is called as a runtime. Engines can only name a program, so its name decides.

@@ -3,7 +3,7 @@
 use crate::out;
 use anyhow::Result;
 use similar::TextDiff;
-use tranche_node::engine_config::install::FileChange;
+use tranche_inspect::engine_config::install::FileChange;
 
 /// Prints what would be changed: a unified diff, or the new files as NVIDIA's tool does.
 ///

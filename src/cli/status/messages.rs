@@ -3,8 +3,8 @@
 use tranche_core::ledger::utc;
 use tranche_core::messages::Severity;
 use tranche_core::text::{counted, shown};
-use tranche_node::held;
-use tranche_node::observed::Said;
+use tranche_inspect::observed::Said;
+use tranche_state::held;
 
 /// The most containers whose messages are shown. Of a machine that runs for long, most are of containers that are gone.
 const MOST_CONTAINERS: usize = 8;

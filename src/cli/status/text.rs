@@ -3,9 +3,9 @@
 use crate::table::Table;
 use tranche_core::ledger::utc;
 use tranche_core::text::{shown, some};
-use tranche_node::held::user_wait::UserWait;
-use tranche_node::held::{or_dash, span};
-use tranche_node::observed::{DaemonRow, DeviceUsage, OutageRow, Status, WaiterRow};
+use tranche_inspect::observed::{DaemonRow, DeviceUsage, OutageRow, Status, WaiterRow};
+use tranche_state::held::user_wait::UserWait;
+use tranche_state::held::{or_dash, span};
 
 /// The whole page. `now` is in seconds since 1970.
 pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64) -> String {

@@ -15,11 +15,11 @@ use std::process::ExitCode;
 use tranche_core::error::{Context, Error, Kind};
 use tranche_core::ledger::ClaimState;
 use tranche_core::text::some;
-use tranche_node::held::specs::Specs;
-use tranche_node::held::{View, books, root_only};
-use tranche_node::planning::pipe_directories;
 use tranche_plan::engines::Engine;
 use tranche_plan::host_file;
+use tranche_state::held::specs::Specs;
+use tranche_state::held::{View, books, root_only};
+use tranche_state::planning::pipe_directories;
 
 /// Prepare this machine for the removal of tranche: remove its specifications, stop what no container uses
 ///

@@ -6,7 +6,7 @@ use crate::troubleshooting::{blanked, in_quotes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use tranche_node::doctor::Finding;
+use tranche_inspect::doctor::Finding;
 use walkdir::WalkDir;
 
 /// A line each: the finding or one of [`CLASSES`], and the message.

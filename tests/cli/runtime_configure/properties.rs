@@ -3,8 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 use tranche_core::types::HostPath;
-use tranche_node::engine_config::document::{ConfigFile, Syntax};
-use tranche_node::engine_config::{Settings, containerd, crio, docker, podman};
+use tranche_inspect::engine_config::document::{ConfigFile, Syntax};
+use tranche_inspect::engine_config::{Settings, containerd, crio, docker, podman};
 
 fn settings(is_default: bool) -> Settings {
     Settings {

@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tranche_broker::control::MachineControl;
 use tranche_core::mps::connect_to;
-use tranche_node::control::MachineControl;
 
 /// A daemon as earlier versions of tranche ran it, which works in `pipe`.
 struct Naive(Child);

@@ -4,7 +4,8 @@ use super::{each, install, until};
 use crate::bed::UNEQUAL;
 use crate::support::nvidia_packages::unpacked;
 use std::fs;
-use tranche_node::control::{DaemonState, MachineControl};
+use tranche_broker::control::MachineControl;
+use tranche_state::controlled::DaemonState;
 
 /// The default policy started on no driver before 555, and set no limit of memory on any.
 #[test]

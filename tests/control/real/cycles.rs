@@ -5,7 +5,8 @@ use super::{RealBed, each, until};
 use crate::bed::UNEQUAL;
 use std::collections::BTreeSet;
 use std::path::Path;
-use tranche_node::control::{Control, DaemonState, MachineControl};
+use tranche_broker::control::{Control, MachineControl};
+use tranche_state::controlled::DaemonState;
 
 /// Cycles of each branch, unless TRANCHE_TEST_CYCLES says another number.
 const CYCLES: u32 = 20;

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use tranche_core::call::NvidiaHook;
 use tranche_core::error::Error;
 use tranche_host::examine::EXPLICIT_LIBRARIES;
-use tranche_node::generate::{GenerateOptions, hook_beside_us, program};
 use tranche_plan::derive::{HookOptions, Options, capabilities_from_text};
+use tranche_state::generate::{GenerateOptions, hook_beside_us, program};
 
 /// What is generated, and where it is written.
 ///

@@ -7,14 +7,14 @@ use crate::mig::wanted::{Change, changes, check_policy};
 use crate::out;
 use anyhow::Result;
 use clap::builder::BoolishValueParser;
+use tranche_broker::mig::MigView;
 use tranche_core::broker::MigRequest;
 use tranche_core::error::Error;
 use tranche_core::types::{DeviceSelector, GpuUuid};
-use tranche_node::mig::MigView;
-use tranche_node::planning;
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::mig_parted::{Configuration, NodeGpu};
 use tranche_plan::mig::{GpuSelector, GpuWish, Layout, MigGpu, plan};
+use tranche_state::planning;
 
 /// Change the GPUs to a configuration, with their MIG mode; GPUs that have it are not touched
 #[derive(Debug, clap::Args)]

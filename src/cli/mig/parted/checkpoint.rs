@@ -10,10 +10,10 @@ use clap::builder::BoolishValueParser;
 use std::path::PathBuf;
 use tranche_core::error::{Context, Error};
 use tranche_core::types::GpuUuid;
-use tranche_node::replace;
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::mig_parted::Checkpoint;
 use tranche_plan::mig::{Layout, plan};
+use tranche_state::replace;
 
 /// Write what the GPUs have into a file, for restore
 #[derive(Debug, clap::Args)]

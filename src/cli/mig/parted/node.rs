@@ -3,8 +3,8 @@
 use crate::mig::ViewArgs;
 use crate::out;
 use anyhow::Result;
+use tranche_broker::mig::MigView;
 use tranche_core::types::GpuIndex;
-use tranche_node::mig::MigView;
 use tranche_plan::mig::PciModel;
 use tranche_plan::mig::mig_parted::NodeGpu;
 

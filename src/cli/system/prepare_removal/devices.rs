@@ -7,13 +7,14 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tranche_broker::control::{Control, ControlOptions, MachineControl};
+use tranche_broker::facts::HostNow;
+use tranche_broker::serve::Socket;
 use tranche_core::broker::{self, BrokerError, MpsRequest};
 use tranche_core::error::{Error, Kind, Result as Checked};
 use tranche_core::types::DeviceKey;
-use tranche_node::control::{Control, ControlOptions, ControlledDevice, MachineControl};
-use tranche_node::facts::HostNow;
-use tranche_node::planning::PlanOptions;
-use tranche_node::serve::Socket;
+use tranche_state::controlled::ControlledDevice;
+use tranche_state::planning::PlanOptions;
 
 /// How long the broker may take for one device: a daemon gets a minute to end.
 const PATIENCE: Duration = Duration::from_secs(120);

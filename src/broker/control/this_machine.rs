@@ -1,0 +1,40 @@
+//! What changes the machine that this program runs on.
+
+use super::ControlOptions;
+use std::path::{Path, PathBuf};
+use tranche_core::error::{Context, Result};
+use tranche_core::types::HostPath;
+use tranche_state::planning::PlanOptions;
+
+impl ControlOptions {
+    /// The options for the host and the ledger that a plan is made for.
+    ///
+    /// # Errors
+    /// Returns an error if the state directory has no absolute path, or if this program does not find its own.
+    pub fn of(at: &PlanOptions) -> Result<Self> {
+        Ok(Self {
+            state_dir: HostPath::absolute(&at.state_dir)?,
+            root: at.host.roots.root.clone().unwrap_or_else(|| "/".into()),
+            program: std::env::current_exe().about("tranche", "its own path is unknown")?,
+            systemctl: systemctl(),
+            nvml_patience: at.host.discovery.deadline,
+        })
+    }
+}
+
+/// systemd's program, if systemd runs here (sd_booted(3)) and has the unit for daemons.
+fn systemctl() -> Option<PathBuf> {
+    const UNIT: &str = "tranche-mps@.service";
+    const DIRECTORIES: [&str; 4] = [
+        "/etc/systemd/system",
+        "/usr/local/lib/systemd/system",
+        "/usr/lib/systemd/system",
+        "/lib/systemd/system",
+    ];
+    let has_unit = DIRECTORIES.iter().any(|dir| Path::new(dir).join(UNIT).is_file());
+    if !Path::new("/run/systemd/system").is_dir() || !has_unit {
+        return None;
+    }
+    let programs = ["/usr/bin/systemctl", "/bin/systemctl"].map(PathBuf::from);
+    programs.into_iter().find(|program| program.is_file())
+}

@@ -1,0 +1,66 @@
+//! The instances that were made because somebody asked for one, and that are destroyed when nobody uses them any more.
+//!
+//! The file is in the state directory, which does not outlive a boot, and neither do the instances.
+
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use tranche_core::error::Result;
+use tranche_core::types::{DeviceKey, MigUuid};
+use tranche_state::state_file::FileForm;
+
+const FILE: &str = "mig-on-demand.json";
+
+const FORM: FileForm = FileForm {
+    version: 1,
+    invalid: "is not valid",
+    hint: "remove it; tranche mig apply destroys instances that it has",
+};
+
+/// The instances that exist because somebody asked for one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnDemandInstances {
+    version: u32,
+    /// Each of them.
+    pub made: Vec<OnDemandInstance>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnDemandInstance {
+    /// As the ledger knows it.
+    pub device: DeviceKey,
+    /// Its MIG device: another instance may get the same numbers, and never the same UUID.
+    pub uuid: MigUuid,
+}
+
+impl OnDemandInstances {
+    /// Those of a node whose ledger is in `state_dir`.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read, or was not written by this version of tranche.
+    pub fn read(state_dir: &Path) -> Result<Self> {
+        let read = FORM.read(&path(state_dir), |read: &Self| read.version)?;
+        Ok(read.unwrap_or(Self {
+            version: FORM.version,
+            made: Vec::new(),
+        }))
+    }
+
+    /// Records an instance that was made.
+    pub(super) fn add(&mut self, made: OnDemandInstance) {
+        self.made.retain(|one| one.uuid != made.uuid);
+        self.made.push(made);
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be written.
+    pub fn write(&self, state_dir: &Path) -> Result<()> {
+        FORM.write(&path(state_dir), self)
+    }
+}
+
+fn path(state_dir: &Path) -> PathBuf {
+    state_dir.join(FILE)
+}

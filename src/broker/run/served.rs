@@ -1,0 +1,49 @@
+//! Whether what serves a share runs and is set.
+
+use std::time::Duration;
+use tranche_core::broker::{self, BrokerError, PrepareRequest};
+use tranche_core::error::{Error, Result};
+use tranche_core::mps::check_daemon;
+use tranche_core::types::HostPath;
+use tranche_plan::policy::MpsDaemonOwner;
+use tranche_plan::share::{Method, Need, SplitDevice};
+
+/// How long the broker may take to start an MPS daemon.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Makes sure that the claims that the ledger now has on the device can be served.
+///
+/// # Errors
+/// Returns an error if the MPS daemon of the device does not run, or if the broker refuses or cannot be reached.
+pub(super) fn check(split: &SplitDevice, label: &str, state_dir: &HostPath) -> Result<()> {
+    let needs = split.needs(state_dir);
+    if let Method::Mps(mps) = &split.method
+        && mps.daemon == MpsDaemonOwner::External
+    {
+        let pipe = needs.iter().find_map(|need| match need {
+            Need::MpsDaemon { pipe, .. } => Some(pipe),
+            _ => None,
+        });
+        return pipe.map_or(Ok(()), |pipe| check_daemon(pipe.as_path(), label));
+    }
+    match needs.is_empty() {
+        true => Ok(()),
+        false => prepare(split, label, state_dir),
+    }
+}
+
+/// Asks the broker to prepare the device.
+fn prepare(split: &SplitDevice, label: &str, state_dir: &HostPath) -> Result<()> {
+    let request = PrepareRequest {
+        device: split.key.clone(),
+    };
+    match broker::tell(state_dir.join(broker::SOCKET).as_path(), &request, PATIENCE) {
+        Ok(()) => Ok(()),
+        Err(BrokerError::Refused(error)) => Err(error),
+        Err(BrokerError::Unreachable(error)) => {
+            Err(Error::failed(label, "is served by the broker, which cannot be reached")
+                .from_source(error)
+                .hint("start it: systemctl start tranche-broker.socket, or tranche broker &"))
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The broker: a process of root that changes the machine for shares, and keeps the claims of users who cannot write
+//! root's ledger. docs/broker.md describes it.
+//!
+//! It knows nothing that is not on disk or in the kernel: who holds what is in the ledger, and [`MachineControl`] makes
+//! the machine agree with it. A broker that is killed at any point loses nothing, and the next one continues.
+//!
+//! The kernel says who a client is (SO_PEERCRED). Users cannot hold up root or one another: each may have a few
+//! connections, a connection that sends nothing is closed after two seconds, and places are reserved for root.
+
+mod activation;
+mod answer;
+mod commands;
+mod connection;
+mod entry;
+mod hold;
+mod kubernetes;
+mod limits;
+mod mig;
+mod nested;
+mod on_demand;
+mod own;
+mod peer;
+mod program;
+mod queue;
+mod quota;
+mod refusal;
+mod signals;
+mod socket;
+mod status;
+mod ticker;
+
+pub use socket::Socket;
+
+use crate::control::MachineControl;
+use crate::facts::HostFacts;
+use crate::mig::OnDemandInstances;
+use commands::Commands;
+use limits::{ConnectionPlace, ConnectionPlaces};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use peer::BrokerClient;
+use std::io::ErrorKind;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+use tranche_core::claims::Claims;
+use tranche_core::error::{Context, Result, line};
+use tranche_state::accounts::{AccountSources, Accounts};
+use tranche_state::planning::PolicyOptions;
+
+/// How a broker serves.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// Where the ledger and the socket are.
+    pub state_dir: PathBuf,
+    /// Which policy counts.
+    pub policy: PolicyOptions,
+    /// Where the specifications of users' claims are written.
+    pub spec_dir: PathBuf,
+    /// Where users and their subordinate uids are listed.
+    pub accounts: AccountSources,
+    /// Ends when nobody has asked for this long and nothing of the machine is changed; `None`: never.
+    pub idle: Option<Duration>,
+}
+
+/// How long a failing accept(2) is left alone, for example while all file descriptors are in use.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves requests on `socket` until `stop` can be read, or until there is nothing to do for long enough. Requests that
+/// have begun are finished. What was changed of the machine stays as it is, and the next broker continues with it.
+///
+/// # Errors
+/// Returns an error if the ledger cannot be used, or if the socket fails.
+pub fn serve(
+    socket: &Socket,
+    options: &ServeOptions,
+    control: &dyn MachineControl,
+    host: &dyn HostFacts,
+    stop: BorrowedFd<'_>,
+) -> Result<()> {
+    // The ledger is there from now on, so that its changes can be watched.
+    drop(Claims::open(&options.state_dir)?);
+    // What an earlier broker left frozen was being ended, and is ended later.
+    if let Err(error) = hold::thaw_left(&options.state_dir) {
+        tracing::warn!("{}", line(&error));
+    }
+    // A byte wakes the thread that watches; when writing ends, the thread ends.
+    let (wake, woken) = UnixStream::pair().about("broker", "cannot make a pair of sockets")?;
+    for end in [&wake, &woken] {
+        end.set_nonblocking(true).about("broker", "cannot change a socket")?;
+    }
+    let accounts = Accounts::new(options.accounts.clone());
+    let commands = Commands::new(options, control, host, &accounts, &wake);
+    let door = Door {
+        socket,
+        stop,
+        idle: options.idle,
+        serving: ConnectionPlaces::to_serve(),
+        refusing: ConnectionPlaces::to_refuse(),
+        accounts: &accounts,
+        commands: &commands,
+        state_dir: &options.state_dir,
+        last: Mutex::new(Instant::now()),
+    };
+    // When it is dropped, the thread that looks at limits of time ends.
+    let (serving, until) = channel();
+    socket.ready();
+    let served = thread::scope(|threads| {
+        threads.spawn(|| ticker::run(&commands, &woken));
+        threads.spawn(|| mig::recover(&commands));
+        threads.spawn(|| queue::run(&commands));
+        threads.spawn({
+            let commands = &commands;
+            move || hold::run(commands, &until)
+        });
+        let ended = door.open(&|stream, connection| {
+            let (commands, last) = (&commands, &door.last);
+            let answer = move || match connection {
+                Connection::Serve(peer, place) => {
+                    connection::answer(&stream, &peer, commands);
+                    drop(place);
+                    if let Ok(mut last) = last.lock() {
+                        *last = Instant::now();
+                    }
+                }
+                Connection::Refuse(place) => {
+                    connection::refuse(&stream);
+                    drop(place);
+                }
+            };
+            // Without a thread, the client sees that its connection is closed.
+            let _ = thread::Builder::new().spawn_scoped(threads, answer);
+        });
+        commands.queue.close();
+        drop(serving);
+        let closed = wake.shutdown(Shutdown::Write).about("broker", "cannot end its watch");
+        ended.and(closed)
+    });
+    socket.stopping();
+    served
+}
+
+/// Lets run again what a broker that was killed has left frozen, if no broker runs now: one that runs has done so.
+///
+/// # Errors
+/// Returns an error if the file that names it cannot be used, or if the kernel does not do it.
+pub fn thaw_left(state_dir: &Path) -> Result<()> {
+    match socket::lock(state_dir)? {
+        Some(_lock) => hold::thaw_left(state_dir),
+        None => Ok(()),
+    }
+}
+
+/// What is done with a connection.
+enum Connection<'d> {
+    Serve(BrokerClient, ConnectionPlace<'d>),
+    Refuse(ConnectionPlace<'d>),
+}
+
+/// Where clients come in.
+struct Door<'s> {
+    socket: &'s Socket,
+    stop: BorrowedFd<'s>,
+    idle: Option<Duration>,
+    serving: ConnectionPlaces,
+    refusing: ConnectionPlaces,
+    accounts: &'s Accounts,
+    commands: &'s Commands<'s>,
+    state_dir: &'s Path,
+    /// When the last request was answered.
+    last: Mutex<Instant>,
+}
+
+impl Door<'_> {
+    /// Accepts connections, and gives each to `begin` for which there is a place.
+    fn open<'d>(&'d self, begin: &dyn Fn(UnixStream, Connection<'d>)) -> Result<()> {
+        loop {
+            let timeout = match self.next_look() {
+                Look::End => return Ok(()),
+                Look::In(time) => time,
+            };
+            let mut fds = [
+                PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.stop, PollFlags::POLLIN),
+            ];
+            match poll(&mut fds, timeout) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(e) => return Err(e).about("broker", "cannot wait for requests"),
+            }
+            let [_, stopping] = fds;
+            if stopping.revents().is_some_and(|events| !events.is_empty()) {
+                return Ok(());
+            }
+            match self.socket.accept() {
+                Ok(stream) => self.admit(stream, begin),
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
+                Err(e) => {
+                    tracing::warn!("a connection cannot be accepted: {e}");
+                    thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+
+    /// When it is to be looked whether there is still something to do.
+    fn next_look(&self) -> Look {
+        let Some(idle) = self.idle else {
+            return Look::In(PollTimeout::NONE);
+        };
+        let since = self.last.lock().map_or(Duration::ZERO, |last| last.elapsed());
+        let left = idle.saturating_sub(since);
+        let time = match left.is_zero() && self.serving.is_empty() {
+            true => match self.commands.control.tick() {
+                // Users may hold something for a limited time, and this process looks whether they do for longer.
+                None if self.commands.limits_time() => idle,
+                // Instances that were made on demand are destroyed by this process.
+                None if OnDemandInstances::read(self.state_dir).is_ok_and(|all| all.made.is_empty()) => {
+                    return Look::End;
+                }
+                None => idle,
+                Some(next) => next,
+            },
+            false => left,
+        };
+        Look::In(PollTimeout::try_from(time.max(PAUSE)).unwrap_or(PollTimeout::MAX))
+    }
+
+    fn admit<'d>(&'d self, stream: UnixStream, begin: &dyn Fn(UnixStream, Connection<'d>)) {
+        // One whose other end is unknown gets nothing.
+        let Ok(peer) = BrokerClient::of(&stream) else { return };
+        // Nothing is waited for here: a uid whose owner is still unknown has the places of all such uids.
+        let account = self.accounts.already_known(peer.uid);
+        if let Some(place) = self.serving.take(account) {
+            begin(stream, Connection::Serve(peer, place));
+        } else if let Some(place) = self.refusing.take(account) {
+            begin(stream, Connection::Refuse(place));
+        } else {
+            connection::turn_away(&stream);
+        }
+    }
+}
+
+/// What the door does next.
+enum Look {
+    /// Nothing is to do any more.
+    End,
+    /// Waits for a connection, for this time.
+    In(PollTimeout),
+}
+
+#[cfg(test)]
+mod tests;

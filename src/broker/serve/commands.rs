@@ -1,0 +1,183 @@
+//! What the broker does for each request.
+
+use super::peer::BrokerClient;
+use super::queue::UserQueue;
+use super::{ServeOptions, entry, kubernetes, mig, on_demand, own, program};
+use crate::control::MachineControl;
+use crate::facts::{Facts, HostFacts};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use tranche_core::broker::{
+    DraDevicesRequest, DrainRequest, GiveUpRequest, LeaveRequest, ListRequest, MigMakeRequest, MpsRequest,
+    OffersRequest, PolicyRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest,
+    UnprepareClaimRequest,
+};
+use tranche_core::claims::Claims;
+use tranche_core::error::{Context, Error, Result};
+use tranche_state::accounts::Accounts;
+use tranche_state::public_status::PublicStatus;
+
+/// What requests are answered with.
+pub(super) struct Commands<'a> {
+    pub(super) options: &'a ServeOptions,
+    pub(super) control: &'a dyn MachineControl,
+    host: &'a dyn HostFacts,
+    /// Who is counted by the limits.
+    pub(super) accounts: &'a Accounts,
+    /// A byte that is written here wakes the thread that compares the machine with the ledger.
+    wake: &'a UnixStream,
+    /// What status.json has.
+    pub(super) shown: Mutex<Option<PublicStatus>>,
+    /// One layout is applied at a time.
+    pub(super) mig: Mutex<()>,
+    /// Instances that were made on demand and are not claimed yet.
+    pub(super) given: on_demand::Given,
+    /// Users who wait.
+    pub(super) queue: UserQueue,
+    /// What was found last of the GPUs on which instances are made for resource claims.
+    pub(super) divided: Mutex<Option<kubernetes::DividedGpus>>,
+}
+
+impl<'a> Commands<'a> {
+    pub(super) fn new(
+        options: &'a ServeOptions,
+        control: &'a dyn MachineControl,
+        host: &'a dyn HostFacts,
+        accounts: &'a Accounts,
+        wake: &'a UnixStream,
+    ) -> Self {
+        Self {
+            options,
+            control,
+            host,
+            accounts,
+            wake,
+            shown: Mutex::new(None),
+            mig: Mutex::new(()),
+            given: on_demand::Given::default(),
+            queue: UserQueue::default(),
+            divided: Mutex::new(None),
+        }
+    }
+
+    /// Does what `peer` asks for, if this user may ask for it. Returns the value of `ok` in the answer.
+    ///
+    /// # Errors
+    /// Returns the error that the client gets. It has nothing about the claims of other users.
+    pub(super) fn run(&self, peer: &BrokerClient, client: &UnixStream, request: Request) -> Result<Value> {
+        match request {
+            Request::Prepare(PrepareRequest { device }) => {
+                owner_alone(peer, "prepare")?;
+                let prepared = self.control.prepare(&device);
+                self.wake();
+                prepared.map(|()| json!({}))
+            }
+            Request::Drain(DrainRequest { container }) => {
+                owner_alone(peer, "drain")?;
+                let ended = self.control.drain(&container)?;
+                Ok(json!({ "clients": ended }))
+            }
+            Request::Mps(request) => {
+                owner_alone(peer, "mps")?;
+                self.mps(&request)
+            }
+            Request::Enter(request) => entry::enter(self, peer, client, &request),
+            Request::Leave(LeaveRequest { container }) => entry::leave(self, peer, container),
+            Request::Claim(request) => own::claim(self, peer, client, request),
+            Request::Run(request) => program::run(self, peer, client, &request),
+            Request::Release(ReleaseRequest { what, force }) => own::release(self, peer, &what, force),
+            Request::List(ListRequest {}) => own::list(self, peer),
+            Request::Status(StatusRequest {}) => {
+                self.write_status()?;
+                own::list(self, peer)
+            }
+            Request::Offers(OffersRequest {}) => {
+                owner_alone(peer, "offers")?;
+                kubernetes::offers(self)
+            }
+            Request::Reserve(ReserveRequest { pod, devices }) => {
+                owner_alone(peer, "reserve")?;
+                kubernetes::reserve(self, &pod, &devices)
+            }
+            Request::GiveUp(GiveUpRequest { pod, devices }) => {
+                owner_alone(peer, "give-up")?;
+                kubernetes::give_up(self, &pod, &devices)
+            }
+            Request::Policy(PolicyRequest { text }) => {
+                owner_alone(peer, "policy")?;
+                kubernetes::policy(self, text.as_deref())
+            }
+            Request::DraDevices(DraDevicesRequest {}) => {
+                owner_alone(peer, "dra-devices")?;
+                kubernetes::dra_devices(self)
+            }
+            Request::PrepareClaim(request) => {
+                owner_alone(peer, "prepare-claim")?;
+                kubernetes::prepare_claim(self, &request)
+            }
+            Request::UnprepareClaim(UnprepareClaimRequest { uid }) => {
+                owner_alone(peer, "unprepare-claim")?;
+                kubernetes::unprepare_claim(self, &uid)
+            }
+            Request::Mig(request) => {
+                owner_alone(peer, "mig")?;
+                mig::apply(self, &request)
+            }
+            Request::MigMake(MigMakeRequest { profile }) => {
+                owner_alone(peer, "mig-make")?;
+                let made = on_demand::make(self, &profile)?;
+                self.wake();
+                serde_json::to_value(made).about("broker", "cannot write its answer")
+            }
+        }
+    }
+
+    fn mps(&self, request: &MpsRequest) -> Result<Value> {
+        match request {
+            MpsRequest::Start { device } => self.control.start(device),
+            MpsRequest::Stop { device, force } => self.control.stop(device, *force),
+            MpsRequest::Restart { device } => self.control.restart(device),
+            MpsRequest::Status => {
+                return Ok(json!({ "devices": self.control.devices(), "problems": self.control.unreadable() }));
+            }
+        }?;
+        self.wake();
+        self.write_status()?;
+        Ok(json!({}))
+    }
+
+    /// Lets the machine be compared with the ledger soon: from now on something of it may be changed, and has to be
+    /// watched.
+    pub(super) fn wake(&self) {
+        // If the socket is full, the thread wakes anyway.
+        let _ = (&mut &*self.wake).write(&[0]);
+    }
+
+    pub(super) fn facts(&self) -> Result<Arc<Facts>> {
+        self.host.now()
+    }
+
+    /// Whether the policy limits for how long users may hold something.
+    pub(super) fn limits_time(&self) -> bool {
+        self.facts().is_ok_and(|facts| facts.plan.users.limits_time())
+    }
+
+    pub(super) fn state_dir(&self) -> &Path {
+        &self.options.state_dir
+    }
+
+    /// The ledger as `peer` may use it.
+    pub(super) fn claims(&self, peer: &BrokerClient) -> Result<Claims> {
+        Ok(Claims::open(self.state_dir())?.for_user(peer.uid))
+    }
+}
+
+fn owner_alone(peer: &BrokerClient, command: &str) -> Result<()> {
+    match peer.is_owner() {
+        true => Ok(()),
+        false => Err(Error::failed(command, "only root may ask for this")),
+    }
+}

@@ -1,0 +1,245 @@
+//! Resource claims of Kubernetes: their devices are reserved in the ledger and made ready, and a specification gives
+//! them names for the engine.
+//!
+//! All of it may be done again at any time: after a reboot the specification is gone, and the kubelet asks again.
+
+use super::Commands;
+use super::given_up::GivenUp;
+use super::instances::ClaimInstances;
+use crate::facts::Facts;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use tranche_core::broker::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
+use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
+use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::ledger::{KubernetesObject, OutOfService};
+use tranche_core::types::{CdiKind, DeviceKey, HostPath, Promise};
+use tranche_plan::cdi::build;
+use tranche_plan::cdi::encode::{Format, encode};
+use tranche_plan::derive::{self, HookOptions, Options, PreparedPart, Sharing};
+use tranche_plan::share::{DraPart, dra_instance, dra_limits, dra_part};
+use tranche_state::replace;
+
+/// What the names of the files begin with.
+const PREFIX: &str = "nvidia.com-resource-claim_";
+
+/// The most devices of one claim (`resource.k8s.io/v1`, AllocationResultsMaxSize).
+const MOST_DEVICES: usize = 32;
+
+/// Makes the devices of a claim ready for its containers, and returns their CDI names.
+///
+/// # Errors
+/// Returns who holds one of them, what is not on this node, or what does not work. Nothing is reserved then but what
+/// was before.
+pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &PrepareClaimRequest) -> Result<Value> {
+    check(&request.claim, &request.devices)?;
+    let facts = commands.facts()?;
+    // A late call makes no instance.
+    drop(lock_ledger(commands, &Claims::open(commands.state_dir())?, request)?);
+    let instances = ClaimInstances::make(commands, &facts, &request.devices)?;
+    let prepared = instances
+        .facts(commands, facts)
+        .and_then(|facts| prepare(commands, &facts, request, &instances.keys));
+    match prepared {
+        Ok(_) => instances.are_claimed(commands),
+        Err(_) => instances.give_back(commands),
+    }
+    prepared
+}
+
+/// Locks the ledger, if the claim was not given up since the kubelet has asked.
+fn lock_ledger<'c>(
+    commands: &Commands<'_>,
+    claims: &'c Claims,
+    request: &PrepareClaimRequest,
+) -> Result<LockedClaims<'c>> {
+    let locked = claims.lock()?;
+    match GivenUp::read(commands.state_dir())?.is_since(&request.claim.uid, request.asked_at) {
+        false => Ok(locked),
+        true => Err(Error::failed(
+            &request.claim,
+            "was given up after the kubelet had asked for this",
+        )),
+    }
+}
+
+/// Reserves the devices of a claim, of which `instances` are made, and writes its specification.
+fn prepare(
+    commands: &Commands<'_>,
+    facts: &Facts,
+    request: &PrepareClaimRequest,
+    instances: &BTreeMap<String, DeviceKey>,
+) -> Result<Value> {
+    let claim = &request.claim;
+    let parts = parts(facts, claim, &request.devices, instances)?;
+    let claims = Claims::open(commands.state_dir())?;
+    let locked = lock_ledger(commands, &claims, request)?;
+    let had = locked.books()?;
+    let had = had.claims().any(|had| had.resource_claim().as_ref() == Some(claim));
+    let reserved: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
+    warn(
+        &locked
+            .reserve_for(claim, &reserved)
+            .map_err(|error| explain(claim, error))?,
+    );
+    let prepared = write(commands, facts, claim, &parts);
+    drop(locked);
+    let prepared = prepared.and_then(|()| make_ready(commands, &parts));
+    if let Err(error) = prepared {
+        // What its containers use already stays reserved.
+        if !had {
+            give_up(commands, &claims.lock()?, &claim.uid)?;
+        }
+        return Err(error);
+    }
+    let cdi = parts.iter().map(|one| one.cdi_name()).collect();
+    serde_json::to_value(PreparedClaim { cdi }).about("broker", "cannot write its answer")
+}
+
+/// Gives up what is reserved for a claim. It needs neither the driver nor the policy, and a claim that is unknown is
+/// given up already.
+///
+/// # Errors
+/// Returns an error if the ledger or a file cannot be changed.
+pub(in crate::serve) fn unprepare_claim(commands: &Commands<'_>, uid: &str) -> Result<Value> {
+    if !KubernetesObject::is_uid(uid) {
+        return Err(Error::usage(format!("claim {uid:?}"), "is not the UID of an object"));
+    }
+    let claims = Claims::open(commands.state_dir())?;
+    let locked = claims.lock()?;
+    GivenUp::read(commands.state_dir())?.add(uid)?;
+    give_up(commands, &locked, uid)?;
+    drop(locked);
+    commands.wake();
+    Ok(json!({}))
+}
+
+fn give_up(commands: &Commands<'_>, locked: &LockedClaims<'_>, uid: &str) -> Result<()> {
+    warn(&locked.give_up_claim(uid)?);
+    remove(&file(commands, uid))
+}
+
+/// A device of a claim.
+struct ClaimDevice<'a> {
+    /// Its name in the specification: with the UID, so that no later claim has it (an engine may remember names).
+    name: String,
+    claim: String,
+    part: DraPart<'a>,
+    /// The limits of each process.
+    limits: Promise,
+}
+
+impl ClaimDevice<'_> {
+    fn cdi_name(&self) -> String {
+        format!("{}={}", CdiKind::claim(), self.name)
+    }
+}
+
+fn parts<'a>(
+    facts: &'a Facts,
+    claim: &KubernetesObject,
+    devices: &[AllocatedDevice],
+    instances: &BTreeMap<String, DeviceKey>,
+) -> Result<Vec<ClaimDevice<'a>>> {
+    let mut names = BTreeSet::new();
+    let mut parts = Vec::with_capacity(devices.len());
+    for device in devices {
+        let part = match instances.get(&device.device) {
+            Some(key) => dra_instance(&facts.plan, device, key)?,
+            None => dra_part(&facts.inventory, &facts.plan, device)?,
+        };
+        let limits = dra_limits(device, &part)?;
+        let own = match &device.share_id {
+            Some(share) => format!("{}-{share}", device.device),
+            None => device.device.clone(),
+        };
+        if !names.insert(own.clone()) {
+            return Err(Error::usage(format!("device {own}"), "is in the claim twice"));
+        }
+        parts.push(ClaimDevice {
+            name: format!("{}-{own}", claim.uid),
+            claim: claim.claim_on(&own),
+            part,
+            limits,
+        });
+    }
+    Ok(parts)
+}
+
+fn reservation(one: &ClaimDevice<'_>) -> ClaimPart {
+    ClaimPart {
+        device: one.part.split.key.clone(),
+        part: one.part.part.clone(),
+        bounds: one.part.split.bounds(),
+        name: one.claim.clone(),
+        asked_as: one.cdi_name(),
+    }
+}
+
+/// Writes the specification of the claim.
+fn write(commands: &Commands<'_>, facts: &Facts, claim: &KubernetesObject, parts: &[ClaimDevice<'_>]) -> Result<()> {
+    let options = Options {
+        hook: Some(HookOptions::at(facts.hook.clone())),
+        sharing: Some(Sharing {
+            plan: facts.plan.clone(),
+            held: BTreeSet::new(),
+            out_of_service: OutOfService::default(),
+            state_dir: HostPath::new(commands.state_dir())?,
+        }),
+        ..Options::default()
+    };
+    let prepared = parts.iter().map(|one| PreparedPart {
+        name: one.name.clone(),
+        claim: one.claim.clone(),
+        asked_as: claim.to_string(),
+        part: one.part.clone(),
+        limits: one.limits,
+    });
+    let prepared: Vec<PreparedPart<'_>> = prepared.collect();
+    let derived = derive::resource_claim(&facts.inventory, &options, &prepared)?;
+    let (spec, _) = build(&derived, None)?;
+    let header = format!("Made by tranche {} for {claim}", env!("CARGO_PKG_VERSION"));
+    let text = encode(&spec, Format::Yaml, &[header])?;
+    replace::write(&file(commands, &claim.uid), &text)
+}
+
+/// Changes the machine for the shares of the claim: an MPS daemon takes seconds to start, and the kubelet says so at
+/// the pod while it waits.
+fn make_ready(commands: &Commands<'_>, parts: &[ClaimDevice<'_>]) -> Result<()> {
+    let keys: BTreeSet<&DeviceKey> = parts.iter().map(|one| &one.part.split.key).collect();
+    for key in keys {
+        let prepared = commands.control.prepare(key);
+        commands.wake();
+        prepared?;
+    }
+    Ok(())
+}
+
+fn file(commands: &Commands<'_>, uid: &str) -> PathBuf {
+    commands.options.spec_dir.join(format!("{PREFIX}{uid}.yaml"))
+}
+
+fn check(claim: &KubernetesObject, devices: &[AllocatedDevice]) -> Result<()> {
+    if !claim.is_valid() {
+        return Err(Error::usage(
+            "claim",
+            "its namespace, name or UID is not valid in Kubernetes",
+        ));
+    }
+    match devices.len() {
+        0 => Err(Error::usage(claim, "has no device of this node")),
+        1..=MOST_DEVICES => Ok(()),
+        many => Err(Error::usage(
+            claim,
+            format!("has {many} devices, and Kubernetes allocates at most {MOST_DEVICES}"),
+        )),
+    }
+}
+
+/// Reservations of an earlier boot that could not be read.
+fn warn(damaged: &[Error]) {
+    for error in damaged {
+        tracing::warn!("reservations of Kubernetes were lost: {}", line(error));
+    }
+}

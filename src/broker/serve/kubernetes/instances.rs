@@ -1,0 +1,203 @@
+//! The instances of MIG that a resource claim has: each is made at its place when the claim is prepared, and destroyed
+//! after its last use, like any other that was made on demand.
+
+use super::Commands;
+use super::divided::is_at;
+use crate::facts::Facts;
+use crate::mig::{MigTools, holders};
+use crate::serve::mig::with_tools;
+use crate::serve::on_demand::{create_at, destroy_unused, is_given, on_demand_now};
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
+use tranche_core::broker::AllocatedDevice;
+use tranche_core::error::{Error, Result, line};
+use tranche_core::ledger::{Claim, KubernetesObject};
+use tranche_core::types::{DeviceKey, MigUuid};
+use tranche_plan::inventory::Inventory;
+use tranche_plan::mig::{GpuInstance, MigGpu, Placement, ProfileId, fits_beside};
+use tranche_plan::policy::Policy;
+use tranche_plan::share::{ClaimableInstance, claimable_instances, is_claimable_name};
+use tranche_state::mutex::lock;
+use tranche_state::planning;
+use tranche_state::refresh;
+
+/// The instances of one claim. No layout changes while this exists, if there is an instance.
+#[derive(Default)]
+pub(super) struct ClaimInstances<'a> {
+    /// Which device each is, by the name under which the scheduler has allocated it.
+    pub(super) keys: BTreeMap<String, DeviceKey>,
+    /// Those that were made for this call.
+    new: Vec<MigUuid>,
+    layout: Option<MutexGuard<'a, ()>>,
+}
+
+impl<'a> ClaimInstances<'a> {
+    /// Makes those of `devices` that are instances and do not exist. Names that no GPU has are left out.
+    ///
+    /// # Errors
+    /// Returns who leaves no room for one, or why the driver does not make it. What was made before it is destroyed.
+    pub(super) fn make(commands: &'a Commands<'_>, facts: &Facts, devices: &[AllocatedDevice]) -> Result<Self> {
+        let names = devices.iter().map(|device| device.device.as_str());
+        let wanted: Vec<&str> = names.filter(|name| is_claimable_name(name)).collect();
+        let mut made = Self::default();
+        if wanted.is_empty() {
+            return Ok(made);
+        }
+        made.layout = Some(lock(&commands.mig));
+        match made.make_all(commands, &facts.inventory, &wanted) {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                made.give_back(commands);
+                Err(error)
+            }
+        }
+    }
+
+    fn make_all(&mut self, commands: &Commands<'_>, inventory: &Inventory, wanted: &[&str]) -> Result<()> {
+        let policy = planning::policy(&commands.options.policy)?;
+        let policy = policy.map(|read| read.policy).unwrap_or_default();
+        with_tools(commands, false, |tools, nvml| {
+            let look = || on_demand_now(commands, &policy, nvml);
+            give_up_lost(tools, &policy, inventory, &look()?)?;
+            for name in wanted {
+                let now = look()?;
+                let Some((gpu, one)) = find(&policy, inventory, &now, name) else {
+                    continue;
+                };
+                if let Some(found) = gpu.instances.iter().find(|found| is_at(&one, found)) {
+                    let key = existing(commands, gpu, &one, found)?;
+                    self.keys.insert(one.device, key);
+                    continue;
+                }
+                if !has_room(gpu, &one) {
+                    destroy_unused(commands, tools, nvml)?;
+                }
+                let now = look()?;
+                let Some((gpu, one)) = find(&policy, inventory, &now, name) else {
+                    continue;
+                };
+                if !has_room(gpu, &one) {
+                    return Err(no_room(tools, gpu, &one)?);
+                }
+                let made = create_at(gpu, one.instance.profile, one.instance.placement, tools)?;
+                lock(&commands.given).insert(made.uuid.clone(), Instant::now());
+                self.new.push(made.uuid);
+                self.keys.insert(one.device, made.device);
+            }
+            Ok(())
+        })
+    }
+
+    /// The host with these instances: it is examined anew if `facts` does not have them all.
+    ///
+    /// # Errors
+    /// Returns an error if the host cannot be examined.
+    pub(super) fn facts(&self, commands: &Commands<'_>, facts: Arc<Facts>) -> Result<Arc<Facts>> {
+        let has = |key: &DeviceKey| facts.plan.devices.iter().any(|split| split.key == *key);
+        if self.keys.values().all(has) {
+            return Ok(facts);
+        }
+        refresh::again(commands.state_dir())?;
+        commands.facts()
+    }
+
+    /// The ledger has them from now on.
+    pub(super) fn are_claimed(&self, commands: &Commands<'_>) {
+        let mut given = lock(&commands.given);
+        for uuid in &self.new {
+            given.remove(uuid);
+        }
+    }
+
+    /// The claim does not get them: those that were made for it are destroyed.
+    pub(super) fn give_back(&self, commands: &Commands<'_>) {
+        self.are_claimed(commands);
+        commands.wake();
+    }
+}
+
+/// The instance of this name, with its GPU.
+fn find<'g>(
+    policy: &Policy,
+    inventory: &Inventory,
+    gpus: &'g [MigGpu],
+    name: &str,
+) -> Option<(&'g MigGpu, ClaimableInstance<'g>)> {
+    gpus.iter().find_map(|mig| {
+        let gpu = inventory.gpus.iter().find(|gpu| gpu.uuid == mig.uuid)?;
+        let mut all = claimable_instances(policy, gpu, mig).into_iter();
+        Some((mig, all.find(|one| one.device == name)?))
+    })
+}
+
+/// The device that an instance is. Whether the claim may have it is for the ledger to say.
+fn existing(
+    commands: &Commands<'_>,
+    gpu: &MigGpu,
+    one: &ClaimableInstance<'_>,
+    found: &GpuInstance,
+) -> Result<DeviceKey> {
+    let refused = |what: &str| Error::failed(format!("device {}", one.device), what);
+    let whole = one.instance.profile.whole_compute();
+    match found.compute.as_slice() {
+        [compute] if whole.is_some_and(|whole| whole.id == compute.profile) => {
+            if compute.uuid.as_ref().is_some_and(|uuid| is_given(commands, uuid)) {
+                return Err(refused("was made for another holder just now"));
+            }
+            Ok(DeviceKey::mig(gpu.uuid.clone(), found.id, compute.id))
+        }
+        _ => Err(refused("exists, and was not made as one device").hint("tranche mig status shows it")),
+    }
+}
+
+fn has_room(gpu: &MigGpu, one: &ClaimableInstance<'_>) -> bool {
+    let beside: Vec<(ProfileId, Placement)> = gpu.instances.iter().map(|one| (one.profile, one.placement)).collect();
+    fits_beside(gpu, &beside, one.instance.profile, &one.instance.placement)
+}
+
+/// Says which instance is in the way, and who uses it.
+fn no_room(tools: &MigTools<'_>, gpu: &MigGpu, one: &ClaimableInstance<'_>) -> Result<Error> {
+    let overlaps = |other: &&GpuInstance| other.placement.overlaps(&one.instance.placement);
+    let what = match gpu.instances.iter().find(overlaps) {
+        None => format!("has no room on gpu {} beside the instances that it has", gpu.index),
+        Some(other) => {
+            let all = holders(std::slice::from_ref(gpu), tools.claims)?;
+            let mut on_it = all
+                .into_iter()
+                .filter(|holder| holder.instance.is_some_and(|(id, _)| id == other.id));
+            let who = on_it.next().map_or_else(|| "nobody".to_owned(), |holder| holder.who);
+            let profile = gpu.profile(other.profile).map(|profile| profile.name.to_string());
+            let profile = profile.unwrap_or_else(|| "an instance".to_owned());
+            let start = other.placement.start;
+            format!(
+                "has no room on gpu {}: {profile} at {start} is in use by {who}",
+                gpu.index
+            )
+        }
+    };
+    Ok(Error::failed(format!("device {}", one.device), what).hint("tranche mig status shows who uses what"))
+}
+
+/// Gives up what is reserved for resource claims on instances that do not exist any more: no instance survives a boot,
+/// and the driver may give their numbers to others. Their claims are prepared again.
+fn give_up_lost(tools: &MigTools<'_>, policy: &Policy, inventory: &Inventory, gpus: &[MigGpu]) -> Result<()> {
+    let is_lost = |claim: &Claim| {
+        let name = claim.name.as_deref().and_then(KubernetesObject::of_claim);
+        let Some((gpu, one)) = name.and_then(|(_, part)| find(policy, inventory, gpus, part)) else {
+            return false;
+        };
+        let has = |found: &GpuInstance| {
+            let is_it = |(id, compute)| id == found.id && found.compute.iter().any(|one| one.id == compute);
+            is_at(&one, found) && claim.device.instance().is_some_and(is_it)
+        };
+        *claim.device.gpu() != gpu.uuid || !gpu.instances.iter().any(has)
+    };
+    if !tools.claims.books()?.claims().any(is_lost) {
+        return Ok(());
+    }
+    for problem in tools.claims.lock()?.give_up_lost(is_lost)? {
+        tracing::warn!("{}", line(&problem));
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! Instances of MIG that are made when somebody asks for one, and destroyed when nobody uses them any more.
+
+use super::commands::Commands;
+use super::mig::with_tools;
+use crate::control::nvml::Nvml;
+use crate::mig::{MigOrder, MigTools, OnDemandInstance, OnDemandInstances, Record, holders};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use tranche_core::broker::MigMakeAnswer;
+use tranche_core::claims::Claims;
+use tranche_core::error::{Error, Result, line};
+use tranche_core::ledger::OutOfService;
+use tranche_core::types::{DeviceKey, DeviceSelector, GpuUuid, MigProfile, MigUuid};
+use tranche_plan::inventory::MigMode;
+use tranche_plan::mig::{
+    ExactCompute, ExactGpu, ExactInstance, GpuInstance, InstanceHolder, InstanceProfile, MigGpu, Placement, choose,
+};
+use tranche_plan::policy::Policy;
+use tranche_plan::share::on_demand_gpus;
+use tranche_state::mutex::lock;
+use tranche_state::planning;
+use tranche_state::refresh;
+
+/// How long an instance is left for the one who asked for it to claim it.
+const TO_CLAIM: Duration = Duration::from_secs(30);
+
+/// When each instance was given to somebody who has not claimed it yet.
+pub(super) type Given = Mutex<BTreeMap<MigUuid, Instant>>;
+
+/// An instance of `profile` that nobody uses: one that exists, or a new one.
+///
+/// # Errors
+/// Returns an error if the policy allows none, or if no GPU has room for it.
+pub(super) fn make(commands: &Commands<'_>, profile: &MigProfile) -> Result<MigMakeAnswer> {
+    let _one = lock(&commands.mig);
+    let read = planning::policy(&commands.options.policy)?;
+    let policy = read.map(|read| read.policy).unwrap_or_default();
+    let device = with_tools(commands, false, |tools, nvml| {
+        let gpus = candidates(commands, &policy, profile, nvml)?;
+        if let Some(unused) = unused(commands, &gpus, profile, tools)? {
+            return Ok(unused);
+        }
+        match create(&gpus, profile, tools)? {
+            Some(made) => Ok(made),
+            None => {
+                destroy_unused(commands, tools, nvml)?;
+                let gpus = candidates(commands, &policy, profile, nvml)?;
+                create(&gpus, profile, tools)?.ok_or_else(|| no_room(&gpus, profile))
+            }
+        }
+    })?;
+    lock(&commands.given).insert(device.clone(), Instant::now());
+    refresh::again(commands.state_dir())?;
+    Ok(MigMakeAnswer {
+        device: DeviceSelector::MigUuid(device),
+    })
+}
+
+/// The GPUs on which the policy lets instances be made.
+fn candidates(commands: &Commands<'_>, policy: &Policy, profile: &MigProfile, nvml: &Nvml) -> Result<Vec<MigGpu>> {
+    if policy.mig_on_demand.is_none() {
+        return Err(Error::failed(profile, "the policy lets no instance be made on demand")
+            .hint("write mig: {onDemand: {devices: all}} into the policy"));
+    }
+    if profile.compute_slices.is_some() {
+        return Err(Error::usage(
+            profile,
+            "is a part of an instance, and whole ones are made on demand",
+        ));
+    }
+    let mut gpus = on_demand_now(commands, policy, nvml)?;
+    let out = OutOfService::read(commands.state_dir());
+    let mut why_none = None;
+    gpus.retain(|gpu| {
+        let why = out.why(&DeviceKey::whole(gpu.uuid.clone()));
+        why_none = why
+            .as_ref()
+            .map(|why| format!("gpu {}: {why}", gpu.index))
+            .or(why_none.take());
+        why.is_none()
+    });
+    if let Some(why) = why_none.filter(|_| gpus.is_empty()) {
+        return Err(Error::failed(profile, why));
+    }
+    match gpus.is_empty() {
+        false => Ok(gpus),
+        true => Err(Error::failed(
+            profile,
+            "no GPU on which the policy lets instances be made is in MIG mode",
+        )
+        .hint("put one into it: tranche mig apply --mode --layout GPU:empty")),
+    }
+}
+
+/// The GPUs on which instances can be made on demand now, as they are.
+///
+/// # Errors
+/// Returns an error if the host cannot be examined or the driver does not answer.
+pub(super) fn on_demand_now(commands: &Commands<'_>, policy: &Policy, nvml: &Nvml) -> Result<Vec<MigGpu>> {
+    let facts = commands.facts()?;
+    let allowed: Vec<&GpuUuid> = on_demand_gpus(policy, &facts.inventory)
+        .into_iter()
+        .map(|gpu| &gpu.uuid)
+        .collect();
+    let (mut gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
+    gpus.retain(|gpu| allowed.contains(&&gpu.uuid) && can_be_made_on(gpu, policy));
+    Ok(gpus)
+}
+
+/// Whether instances can be made on a GPU that the policy has for it: it is in MIG mode, and has no layout of its own.
+pub(super) fn can_be_made_on(gpu: &MigGpu, policy: &Policy) -> bool {
+    gpu.mode.current == MigMode::Enabled && !gpu.is_piece() && !policy.mig_layouts.iter().any(|one| one.names(gpu))
+}
+
+fn no_room(gpus: &[MigGpu], profile: &MigProfile) -> Error {
+    let is_known = |gpu: &MigGpu| gpu.profiles.iter().any(|one| one.name.gpu_slices == profile.gpu_slices);
+    let what = match gpus.iter().any(is_known) {
+        true => "no GPU has room for one more",
+        false => "no GPU has this profile",
+    };
+    Error::failed(profile, what)
+        .hint("tranche mig status shows who uses what, tranche mig profiles what each GPU offers")
+}
+
+/// An instance that nobody uses and that was not given to anybody just now.
+fn unused(
+    commands: &Commands<'_>,
+    gpus: &[MigGpu],
+    profile: &MigProfile,
+    tools: &MigTools<'_>,
+) -> Result<Option<MigUuid>> {
+    let holders = holders(gpus, tools.claims)?;
+    let is_it = |gpu: &MigGpu, one: &GpuInstance| gpu.profile(one.profile).is_some_and(|has| has.name == *profile);
+    for gpu in gpus {
+        for one in gpu.instances.iter().filter(|one| is_it(gpu, one)) {
+            if let [compute] = one.compute.as_slice()
+                && let Some(uuid) = &compute.uuid
+                && !is_used(&holders, gpu, one)
+                && !is_given(commands, uuid)
+            {
+                return Ok(Some(uuid.clone()));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn is_used(holders: &[InstanceHolder], gpu: &MigGpu, instance: &GpuInstance) -> bool {
+    holders
+        .iter()
+        .any(|holder| holder.gpu == gpu.uuid && holder.instance.is_none_or(|(id, _)| id == instance.id))
+}
+
+pub(super) fn is_given(commands: &Commands<'_>, uuid: &MigUuid) -> bool {
+    let given = lock(&commands.given);
+    given.get(uuid).is_some_and(|given| given.elapsed() < TO_CLAIM)
+}
+
+/// A new instance; `None` if there is no room for it.
+fn create(gpus: &[MigGpu], profile: &MigProfile, tools: &MigTools<'_>) -> Result<Option<MigUuid>> {
+    let Some(place) = choose(gpus, profile) else {
+        return Ok(None);
+    };
+    let made = create_at(place.gpu, place.profile, place.placement, tools)?;
+    Ok(Some(made.uuid))
+}
+
+/// A new instance at this place of `gpu`, which is free.
+///
+/// # Errors
+/// Returns what stands in the way, or that the driver does not say what it has made.
+pub(super) fn create_at(
+    gpu: &MigGpu,
+    profile: &InstanceProfile,
+    placement: Placement,
+    tools: &MigTools<'_>,
+) -> Result<OnDemandInstance> {
+    let mut target = ExactGpu::of(gpu);
+    target.instances.push(ExactInstance {
+        profile: profile.id,
+        name: profile.name.clone(),
+        placement,
+        compute: vec![ExactCompute {
+            start: None,
+            slices: profile.slices,
+        }],
+    });
+    target.instances.sort_by_key(|one| one.placement);
+    // It is recorded before the journal is removed: a broker that is killed forgets no instance.
+    let now = apply(tools, target, Record::OnDemand(placement))?;
+    let made = now.iter().flat_map(|gpu| &gpu.instances);
+    let made = made.filter(|one| one.placement == placement);
+    let found = made.filter_map(|one| Some((one.id, one.compute.first()?))).next();
+    let found = found.and_then(|(id, compute)| Some((id, compute.id, compute.uuid.clone()?)));
+    let (instance, compute, uuid) =
+        found.ok_or_else(|| Error::failed(&profile.name, "was made, and the driver does not say its UUID"))?;
+    Ok(OnDemandInstance {
+        device: DeviceKey::mig(gpu.uuid.clone(), instance, compute),
+        uuid,
+    })
+}
+
+fn apply(tools: &MigTools<'_>, target: ExactGpu, record: Record) -> Result<Vec<MigGpu>> {
+    tools.apply(&MigOrder {
+        target: vec![target],
+        record,
+        ..MigOrder::default()
+    })
+}
+
+/// Destroys the instances that were made on demand and that nobody uses any more.
+///
+/// # Errors
+/// Returns an error if the ledger or the driver does not answer.
+pub(super) fn destroy_idle(commands: &Commands<'_>) -> Result<()> {
+    let all = OnDemandInstances::read(commands.state_dir())?;
+    if all.made.is_empty() {
+        return Ok(());
+    }
+    // The driver is asked only if the ledger has no claim on one of them.
+    let books = Claims::open(commands.state_dir())?.books()?;
+    let is_claimed = |one: &OnDemandInstance| books.claims().any(|claim| claim.device.overlaps(&one.device));
+    for claimed in all.made.iter().filter(|one| is_claimed(one)) {
+        lock(&commands.given).remove(&claimed.uuid);
+    }
+    let has_a_use = |one: &OnDemandInstance| is_claimed(one) || is_given(commands, &one.uuid);
+    if all.made.iter().all(has_a_use) {
+        return Ok(());
+    }
+    let _one = lock(&commands.mig);
+    match with_tools(commands, false, |tools, nvml| destroy_unused(commands, tools, nvml))? {
+        true => refresh::again(commands.state_dir()),
+        false => Ok(()),
+    }
+}
+
+/// Destroys them. Returns whether there was one.
+pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) -> Result<bool> {
+    let mut all = OnDemandInstances::read(tools.state_dir)?;
+    let before = all.made.len();
+    let mut left = Vec::new();
+    for made in std::mem::take(&mut all.made) {
+        // Each time anew: the one before was perhaps on the same GPU.
+        let (gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
+        let has = |one: &GpuInstance| {
+            one.compute
+                .iter()
+                .any(|compute| compute.uuid.as_ref() == Some(&made.uuid))
+        };
+        let found = gpus
+            .iter()
+            .find_map(|gpu| Some((gpu, gpu.instances.iter().find(|one| has(one))?)));
+        let Some((gpu, instance)) = found else {
+            // It was destroyed by hand.
+            continue;
+        };
+        if is_used(&holders(&gpus, tools.claims)?, gpu, instance) || is_given(commands, &made.uuid) {
+            left.push(made);
+            continue;
+        }
+        let mut target = ExactGpu::of(gpu);
+        target.instances.retain(|one| one.placement != instance.placement);
+        if let Err(error) = apply(tools, target, Record::Nothing) {
+            tracing::warn!("{}", line(&error));
+            left.push(made);
+        }
+    }
+    all.made = left;
+    if all.made.len() < before {
+        all.write(tools.state_dir)?;
+    }
+    Ok(all.made.len() < before)
+}

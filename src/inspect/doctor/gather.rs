@@ -1,0 +1,271 @@
+//! Gathers what the checks look at.
+
+mod daemons;
+mod engine_files;
+mod labels;
+mod machine;
+mod needs;
+
+use super::{BrokerCondition, DoctorSubject, FoundError, LedgerFacts, MpsFacts, PolicyFacts, SharedUse};
+use crate::engine_config::view::EngineView;
+use crate::observed::{Deviation, DeviationKind, ObserveOptions, Observed};
+use machine::Machine;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use tranche_core::error::Result;
+use tranche_core::ledger::OutOfService;
+use tranche_core::root::{HostDirectory, Missing};
+use tranche_core::text::shown;
+use tranche_core::types::HostPath;
+use tranche_host::examine::{self, HostOptions};
+use tranche_host::{DiscoveryOptions, Roots};
+use tranche_inject::runtime;
+use tranche_plan::cdi::registry::Registry;
+use tranche_plan::engines::Engine;
+use tranche_plan::host_file::HostFile;
+use tranche_plan::inventory::Inventory;
+use tranche_plan::policy::RuntimeSettings;
+use tranche_plan::share::{self, Plan};
+use tranche_state::device_files::{NodeSet, nodes};
+use tranche_state::digests;
+use tranche_state::generate::{hook_beside_us, stale};
+use tranche_state::held::{books, earlier, root_only};
+use tranche_state::installed::EngineDirs;
+use tranche_state::planning::{self, PlanOptions};
+use tranche_state::public_status::PublicStatus;
+use tranche_state::restore_failures::{FailedRestore, RestoreFailures};
+
+/// Looks at the host once. `spec_dirs` are directories with specifications; without any, the usual ones of the host are
+/// read. What cannot be read is a result of a check, and ends nothing.
+///
+/// # Errors
+/// Returns an error if an option names a host that cannot be examined.
+pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) -> Result<DoctorSubject> {
+    let inventory = examine::quietly(&at.host)?;
+    let machine = Machine::of(at, spec_dirs);
+    let mut registry = Registry::read(&machine.spec_dirs);
+    if machine.is_here {
+        registry.check_references();
+    }
+    let (policy, plan) = policy(&machine, &inventory);
+    let digest = plan.as_ref().and_then(|plan| digests::of_plan(plan).ok());
+    let stale = stale::compare(registry.files(), &inventory, &at.host, digest)?;
+    let (engines, crun) = match machine.is_here {
+        true => (engines.installed(), engines.crun()),
+        false => (Vec::new(), None),
+    };
+    let engine_files = engine_files::read(&machine, &engines);
+    let daemons = match at.host.inventory {
+        Some(_) => Vec::new(),
+        None => daemons::running(&Roots::new(&at.host.roots)?.processes()),
+    };
+    let state = machine.state_dir.as_deref().map(state);
+    // Nothing in a directory that is refused is used.
+    let usable = machine.state_dir.as_deref().filter(|_| matches!(state, Some(Ok(()))));
+    let public = usable.map(PublicStatus::read).transpose();
+    let (public, public_error) = match public {
+        Ok(public) => (public.flatten(), None),
+        Err(error) => (None, Some(FoundError::of(&error))),
+    };
+    let state_dir = usable.map(HostPath::absolute).transpose()?;
+    let mps = needs::mps(public.as_ref(), plan.as_ref(), state_dir.as_ref());
+    let host_file = machine.state_dir.as_deref().map(HostFile::read);
+    let root = machine.root.clone().unwrap_or_else(|| PathBuf::from(NOWHERE));
+    Ok(DoctorSubject {
+        daemons,
+        labels: labels(&root, &inventory, &mps),
+        root,
+        own_hook: hook_beside_us().map(|path| path.as_path().to_owned()),
+        stale: stale.problems,
+        not_compared: stale.notes,
+        low_level: low_level(&engine_files, host_file.as_ref().and_then(|file| file.as_ref().ok())),
+        ledger: usable.and_then(|state| ledger(&inventory, plan.as_ref(), state, public.as_ref())),
+        out_of_service: usable.map(OutOfService::read),
+        shared_use: usable.and_then(|state| shared_use(at, state, &machine.spec_dirs)),
+        broker: match (usable, &plan) {
+            (Some(state), Some(plan)) if machine.is_here => needs::broker(plan, policy.makes_instances, state),
+            _ if machine.is_here => BrokerCondition::NotNeeded,
+            _ => BrokerCondition::Unknown,
+        },
+        mig_restore: usable.map(mig_restore).unwrap_or_default(),
+        public_error,
+        state,
+        host_file,
+        policy,
+        mps,
+        engine_files,
+        engines,
+        crun,
+        inventory,
+        registry,
+        spec_dirs: machine.spec_dirs,
+    })
+}
+
+/// What the last restore of layouts could not do.
+fn mig_restore(state_dir: &Path) -> Vec<FoundError> {
+    let failed = match RestoreFailures::read(state_dir) {
+        Ok(failed) => failed,
+        Err(error) => return vec![FoundError::of(&error)],
+    };
+    let of = |one: FailedRestore| FoundError {
+        found: shown(&one.reason).into_owned(),
+        hint: None,
+    };
+    failed.into_iter().map(of).collect()
+}
+
+/// A directory that does not exist: the files of a machine of which only an inventory is known.
+const NOWHERE: &str = "/dev/null";
+
+/// What the policy says for this host, and its plan. A host without a policy has an empty plan, and one whose policy
+/// cannot be read or applied has no plan.
+fn policy(machine: &Machine, inventory: &Inventory) -> (PolicyFacts, Option<Plan>) {
+    let Some(config) = &machine.policy else {
+        return (PolicyFacts::default(), Some(Plan::default()));
+    };
+    let mut facts = PolicyFacts {
+        file: config.to_read().map(|file| file.display().to_string()),
+        ..PolicyFacts::default()
+    };
+    let read = match planning::policy(config) {
+        Ok(Some(read)) => read,
+        Ok(None) => return (facts, Some(Plan::default())),
+        Err(error) => {
+            facts.invalid = Some(FoundError::of(&error));
+            return (facts, None);
+        }
+    };
+    facts.warnings = read.warnings;
+    facts.makes_instances = read.policy.mig_on_demand.is_some();
+    match share::plan(&read.policy, inventory) {
+        Ok(plan) => {
+            facts.missing = plan.absent.iter().map(ToString::to_string).collect();
+            facts.warnings.extend(plan.warnings.iter().cloned());
+            facts.devices = plan.devices.len();
+            facts.shares = plan.devices.iter().map(|split| split.shares.len()).sum();
+            (facts, Some(plan))
+        }
+        Err(error) => {
+            facts.unfit = Some(FoundError::of(&error));
+            (facts, None)
+        }
+    }
+}
+
+/// Whether the state directory, and for root the ledger in it, are such that no other user can replace what is in them.
+fn state(state_dir: &Path) -> Result<(), FoundError> {
+    let checked = HostDirectory::state_dir(state_dir, Missing::Leave).map(drop);
+    checked.map_err(|error| FoundError::of(&error))
+}
+
+/// The program that the runtime executes; `None` if no engine has the runtime.
+fn low_level(
+    engines: &[(Engine, Result<EngineView, FoundError>)],
+    host_file: Option<&HostFile>,
+) -> Option<Result<PathBuf, FoundError>> {
+    let views = engines.iter().filter_map(|(_, view)| view.as_ref().ok());
+    let (_, program) = views.flat_map(EngineView::of_tranche).next()?;
+    let settings = host_file.map_or_else(RuntimeSettings::default, |file| file.runtime.clone());
+    Some(runtime::low_level(&settings.runtimes, program).map_err(|error| FoundError::of(&error)))
+}
+
+/// The SELinux contexts of device nodes, of the pipe directories and of the directories that those are in.
+fn labels(root: &Path, inventory: &Inventory, mps: &MpsFacts) -> BTreeMap<PathBuf, String> {
+    let nodes = nodes(inventory, NodeSet::All).into_iter();
+    let nodes = nodes.map(|file| file.node.host.as_path().to_owned());
+    let pipes = mps.pipes.iter().flat_map(|pipe| pipe.ancestors().take(2));
+    let mut labels = labels::of(root, nodes);
+    // The state directory is one of this machine.
+    labels.extend(labels::of(Path::new("/"), pipes.map(ToOwned::to_owned)));
+    labels
+}
+
+/// What uses the devices that are shared; `None` if no device is, if this user cannot read the ledger, or if NVML is
+/// not to be asked.
+fn shared_use(at: &PlanOptions, state_dir: &Path, spec_dirs: &[PathBuf]) -> Option<SharedUse> {
+    if at.host.inventory.is_some() || !at.host.discovery.nvml || root_only::check(state_dir).is_err() {
+        return None;
+    }
+    let looked = observed_use(&ObserveOptions {
+        state_dir: at.state_dir.clone(),
+        spec_dirs: spec_dirs.to_vec(),
+        host: HostOptions {
+            discovery: DiscoveryOptions {
+                deadline: at.host.discovery.deadline,
+                ..DiscoveryOptions::default()
+            },
+            ..at.host.clone()
+        },
+    });
+    looked.unwrap_or_else(|error| {
+        Some(SharedUse {
+            unknown: Some(FoundError::of(&error)),
+            ..SharedUse::default()
+        })
+    })
+}
+
+fn observed_use(options: &ObserveOptions) -> Result<Option<SharedUse>> {
+    if Observed::look(options, false)?.devices.is_empty() {
+        return Ok(None);
+    }
+    let observed = Observed::look(options, true)?;
+    let processes = observed.devices.iter().map(|device| {
+        let gpus = observed.gpus.as_ref()?;
+        let gpu = gpus.iter().find(|gpu| gpu.key.as_ref() == Some(&device.key))?;
+        gpu.processes
+    });
+    let lines = |kind: DeviationKind| {
+        let of_kind = observed
+            .deviations
+            .iter()
+            .filter(move |deviation| deviation.kind == kind);
+        of_kind.map(Deviation::line).collect()
+    };
+    Ok(Some(SharedUse {
+        processes: processes.sum(),
+        without_claim: lines(DeviationKind::ProcessWithoutClaim),
+        beyond_promise: lines(DeviationKind::MoreMemoryThanPromised),
+        unknown: None,
+    }))
+}
+
+/// The devices for which a broker has a daemon: their keys, which are UUIDs for whole GPUs.
+fn managed(public: Option<&PublicStatus>) -> Vec<String> {
+    let devices = public.into_iter().flat_map(|public| &public.devices);
+    let managed = devices.filter(|device| device.daemon.is_some());
+    managed.map(|device| device.key.to_string()).collect()
+}
+
+/// What the ledger has; `None` if this user cannot read it. Without a plan, what is held is not compared with one: the
+/// check of the policy says why the plan is missing.
+fn ledger(
+    inventory: &Inventory,
+    plan: Option<&Plan>,
+    state_dir: &Path,
+    public: Option<&PublicStatus>,
+) -> Option<LedgerFacts> {
+    if root_only::check(state_dir).is_err() {
+        return None;
+    }
+    let look = || -> Result<LedgerFacts> {
+        let (books, _) = books(state_dir)?;
+        let held = match plan {
+            Some(plan) => earlier::earlier(inventory, Some(plan), state_dir)?.lines,
+            None => Vec::new(),
+        };
+        Ok(LedgerFacts {
+            claims: books.claims().count(),
+            held,
+            damaged: books.errors().map(FoundError::of).collect(),
+            exclusive: managed(public),
+            unusable: None,
+        })
+    };
+    Some(look().unwrap_or_else(|error| LedgerFacts {
+        unusable: Some(FoundError::of(&error)),
+        exclusive: managed(public),
+        ..LedgerFacts::default()
+    }))
+}

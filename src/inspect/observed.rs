@@ -1,0 +1,422 @@
+//! The state of the shares of this machine at one moment: what is held and free, who waits, what the GPUs do, and what
+//! is not as expected.
+
+mod deviations;
+mod device;
+mod gpu;
+mod messages;
+mod process;
+mod status;
+
+pub use deviations::{Deviation, DeviationKind};
+pub use device::DeviceStatus;
+pub use gpu::DeviceUsage;
+pub use messages::{Said, kept};
+pub use process::ProcessRow;
+pub use status::{Status, problems};
+
+use crate::observe;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+use tranche_core::broker::StatusRequest;
+use tranche_core::claims::{self, Claims};
+use tranche_core::error::{Error, Result};
+use tranche_core::ledger::process::Machine;
+use tranche_core::ledger::{Books, Claim, OutOfService, Outage, QueuedStart, STATE_DIR, WhyOut};
+use tranche_core::types::{CdiKind, DeviceKey, MemorySize, Strategy, USUAL_SPEC_DIRS};
+use tranche_host::examine::HostOptions;
+use tranche_host::{DiscoveryOptions, Roots, Usage};
+use tranche_plan::host_file::{HostFile, HostFileError};
+use tranche_plan::idle::Idleness;
+use tranche_plan::inventory::Inventory;
+use tranche_plan::share::Plan;
+use tranche_state::accounts::{AccountSources, Accounts};
+use tranche_state::controlled::DaemonState;
+use tranche_state::held::not_ended::{self, NotEnded};
+use tranche_state::held::specs::Specs;
+use tranche_state::held::user_wait::{self, UserWait};
+use tranche_state::held::{Held, HeldUsage, View, by_broker, idleness, root_only};
+use tranche_state::overdue::TimeLimits;
+use tranche_state::public_status::{PublicDevice, PublicStatus};
+
+/// What to look at.
+#[derive(Debug, Clone)]
+pub struct ObserveOptions {
+    /// The directory of the ledger.
+    pub state_dir: PathBuf,
+    /// The directories with the specifications that name devices and shares. Later ones take precedence.
+    pub spec_dirs: Vec<PathBuf>,
+    /// The host. Of its discovery, the options of NVML count.
+    pub host: HostOptions,
+}
+
+/// How long NVML may be silent, unless another time is given: a person waits.
+pub const GPU_TIMEOUT: Duration = Duration::from_secs(3);
+
+impl Default for ObserveOptions {
+    /// This machine, with the usual directories and [`GPU_TIMEOUT`].
+    fn default() -> Self {
+        Self {
+            state_dir: STATE_DIR.into(),
+            spec_dirs: USUAL_SPEC_DIRS.map(PathBuf::from).into(),
+            host: HostOptions {
+                discovery: DiscoveryOptions {
+                    deadline: GPU_TIMEOUT,
+                    ..DiscoveryOptions::default()
+                },
+                ..HostOptions::default()
+            },
+        }
+    }
+}
+
+/// The state at one moment.
+#[derive(Debug)]
+pub struct Observed {
+    /// Devices that are handed out with a claim.
+    pub devices: Vec<DeviceStatus>,
+    /// What is held, as it is shown.
+    pub claims: Vec<Held>,
+    /// What is held, as the ledger records it.
+    pub books: Books,
+    /// How it is shown.
+    pub view: View,
+    /// What NVML says of each GPU and MIG device; `None` if it was not asked.
+    pub gpus: Option<Vec<DeviceUsage>>,
+    /// The processes on the GPUs.
+    pub processes: Vec<ProcessRow>,
+    /// Starts that wait, in the order in which they are served.
+    pub waiters: Vec<WaiterRow>,
+    /// Requests of users that wait in the broker: for root all, for a user the user's own.
+    pub user_waits: Vec<UserWait>,
+    /// The devices that are out of service, or will be.
+    pub out_of_service: Vec<OutageRow>,
+    /// The MPS daemons of the broker.
+    pub daemons: Vec<DaemonRow>,
+    /// Whether host.json describes the host.
+    pub host_file: HostFileRow,
+    /// What differs from the expected state.
+    pub deviations: Vec<Deviation>,
+    /// What could not be read, apart from books.
+    problems: Vec<Error>,
+    /// When the broker wrote what is shown, in seconds since 1970; `None` if it was read from the ledger.
+    pub written: Option<u64>,
+    /// Whether this user can read the ledger.
+    pub sees_ledger: bool,
+    /// In seconds since 1970.
+    pub now: u64,
+}
+
+/// A start that waits for a share. docs/shares.md documents the fields.
+#[derive(Debug, Serialize)]
+pub struct WaiterRow {
+    /// What may serve it, each of them alone; `null` if another version of tranche wrote that.
+    pub wants: Option<Vec<WantedRow>>,
+    /// In seconds since 1970.
+    pub since: u64,
+    /// The process that waits.
+    pub pid: u32,
+    /// The name of its program.
+    pub command: Option<String>,
+}
+
+/// Something that a start waits for.
+#[derive(Debug, Serialize)]
+pub struct WantedRow {
+    /// `nvidia.com/gpu=0`.
+    pub device: String,
+    /// The shares; empty for any part of the device.
+    pub shares: Vec<String>,
+}
+
+/// A device that is out of service, or will be. docs/shares.md documents the fields.
+#[derive(Debug, Serialize)]
+pub struct OutageRow {
+    /// `nvidia.com/gpu=0`; its key, if the host does not have it.
+    pub device: String,
+    /// Its key in the ledger.
+    pub key: DeviceKey,
+    /// From when on, in seconds since 1970.
+    pub from: u64,
+    /// Why.
+    pub reason: Option<String>,
+    /// Whether its time has come.
+    pub in_force: bool,
+    /// Whether it is because the compute mode of the GPU is PROHIBITED, and not because of `tranche drain`.
+    pub by_compute_mode: bool,
+}
+
+/// The MPS daemon of a device.
+#[derive(Debug, Serialize)]
+pub struct DaemonRow {
+    /// `nvidia.com/gpu=0`.
+    pub device: String,
+    /// What it does.
+    pub state: DaemonState,
+    /// When it was started, in seconds since 1970.
+    pub since: Option<u64>,
+    /// How often it was started again after it had died.
+    pub restarts: u32,
+}
+
+impl DaemonRow {
+    /// The state, as it is in JSON.
+    pub fn state(&self) -> &'static str {
+        match self.state {
+            DaemonState::Starting => "starting",
+            DaemonState::Running => "running",
+            DaemonState::Failed => "failed",
+            DaemonState::ServerFailed => "server-failed",
+            DaemonState::Foreign => "foreign",
+            DaemonState::Stopping => "stopping",
+        }
+    }
+}
+
+/// Whether host.json describes the host.
+#[derive(Debug, Serialize)]
+pub struct HostFileRow {
+    /// `false` if it is missing, too.
+    pub current: bool,
+    /// What is wrong, and what to do; `null` if it is current, or missing.
+    pub problem: Option<String>,
+}
+
+impl Observed {
+    /// Looks at the ledger, at the queue, at host.json and, with `with_gpus`, at what NVML says.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger or a root of the host cannot be read at all.
+    pub fn look(options: &ObserveOptions, with_gpus: bool) -> Result<Self> {
+        let (host_file, file) = host_file(&options.state_dir);
+        let (inventory, plan) = file.map(|file| (file.inventory, file.plan)).unzip();
+        let mut observed = Self {
+            devices: Vec::new(),
+            claims: Vec::new(),
+            books: Books::default(),
+            view: View::default(),
+            gpus: None,
+            processes: Vec::new(),
+            waiters: Vec::new(),
+            user_waits: Vec::new(),
+            out_of_service: Vec::new(),
+            daemons: Vec::new(),
+            host_file,
+            deviations: Vec::new(),
+            problems: Vec::new(),
+            written: None,
+            sees_ledger: true,
+            now: UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
+        };
+        // The broker brings status.json up to date before it answers. Without it, the file says how old it is.
+        let is_public = by_broker::is_needed(&options.state_dir);
+        let own = is_public.then(|| by_broker::own(&options.state_dir, &StatusRequest {}));
+        let own = own.and_then(Result::ok).unwrap_or_default();
+        (observed.claims, observed.user_waits) = (own.claims, own.waiting);
+        let public = observed.read_public(&options.state_dir);
+        match root_only::check(&options.state_dir) {
+            Ok(()) => observed.read_ledger(options, plan.as_ref())?,
+            Err(unseen) => observed.take_public(public.as_ref(), unseen),
+        }
+        observed.daemons = daemons(public.as_ref());
+        observed.read_out_of_service(options, inventory.as_ref());
+        // A description of another machine says nothing about what this one does.
+        if with_gpus && options.host.inventory.is_none() {
+            let roots = Roots::new(&options.host.roots)?;
+            let usage = tranche_host::usage(&roots, &options.host.discovery);
+            observed.take_usage(usage);
+        }
+        observed.deviations = deviations::find(&observed, plan.as_ref());
+        Ok(observed)
+    }
+
+    /// What could not be read, and so is missing.
+    pub fn problems(&self) -> impl Iterator<Item = &Error> {
+        self.books.errors().chain(&self.problems)
+    }
+
+    fn read_ledger(&mut self, options: &ObserveOptions, plan: Option<&Plan>) -> Result<()> {
+        let claims = Claims::existing(&options.state_dir)?;
+        let uptime = match &claims {
+            Some(claims) => {
+                self.books = claims.books()?;
+                match user_wait::read(&options.state_dir) {
+                    Ok(waits) => self.user_waits = waits,
+                    Err(error) => self.problems.push(error),
+                }
+                match claims.queued() {
+                    Ok(mut queued) => {
+                        // Those of users are shown with their users.
+                        let is_of_user = |number| self.user_waits.iter().any(|wait| wait.ticket == Some(number));
+                        queued.retain(|start| !is_of_user(start.number));
+                        self.waiters = self.waiter_rows(queued, options);
+                    }
+                    Err(error) => self.problems.push(claims::explain("waiting starts".to_owned(), error)),
+                }
+                claims.uptime()
+            }
+            None => 0,
+        };
+        self.view = View::new(Specs::read(&options.spec_dirs, &options.state_dir), uptime);
+        self.devices = device::devices(&self.view.specs, plan, &self.books);
+        let accounts = Accounts::new(AccountSources::default());
+        let limits = plan.map(|plan| TimeLimits {
+            accounts: &accounts,
+            policy: &plan.users,
+            uptime,
+        });
+        let idleness = idleness::read(&options.state_dir).unwrap_or_else(|error| {
+            self.problems.push(error);
+            Idleness::default()
+        });
+        let not_ended = not_ended::read(&options.state_dir).unwrap_or_else(|error| {
+            self.problems.push(error);
+            NotEnded::default()
+        });
+        for claim in self.books.claims() {
+            let mut held = self.view.held(claim);
+            if let Some(limits) = &limits {
+                limits.show(&mut held, claim, &idleness, &not_ended);
+            }
+            self.claims.push(held);
+        }
+        Ok(())
+    }
+
+    fn take_public(&mut self, public: Option<&PublicStatus>, unseen: Error) {
+        self.sees_ledger = false;
+        match public {
+            Some(public) => {
+                self.written = Some(public.written);
+                let devices = public.devices.iter();
+                let devices = devices.map(|device| DeviceStatus::of_public(device, public.plan_known));
+                self.devices = devices.collect();
+            }
+            None => self.problems.push(unseen),
+        }
+    }
+
+    fn take_usage(&mut self, usage: Usage) {
+        let claims: Vec<&Claim> = self.books.claims().collect();
+        let machine = Machine::here().ok();
+        let processes = observe::attribute(&usage.gpus, &claims, |pid| machine.as_ref()?.lineage(pid));
+        let gpus = gpu::devices(&usage.gpus, &processes, &self.view.specs);
+        for (position, (held, claim)) in self.claims.iter_mut().zip(&claims).enumerate() {
+            let sees = |init| machine.as_ref().is_some_and(|machine| machine.sees(init));
+            held.can_be_seen = claim.process.as_ref().is_none_or(sees);
+            let device = gpus.iter().find(|gpu| gpu.key.as_ref() == Some(&held.key));
+            let Some(device) = device.filter(|device| device.processes.is_some()) else {
+                continue;
+            };
+            let used = observe::usage_of(position, &processes);
+            let is_known = !device.hides_mps_clients || held.strategy != Strategy::Mps;
+            held.usage = Some(HeldUsage {
+                processes: used.processes,
+                memory_mib: used
+                    .memory
+                    .filter(|_| is_known)
+                    .map(|bytes| MemorySize::from_bytes(bytes).mib()),
+                busy_percent: used.busy.filter(|_| is_known),
+            });
+        }
+        let name = |process: &observe::DeviceProcess| {
+            let gpu = gpus.iter().find(|gpu| gpu.key == process.device);
+            gpu.map_or_else(|| "unknown".to_owned(), |gpu| gpu.device.clone())
+        };
+        let rows = processes
+            .iter()
+            .map(|process| ProcessRow::new(process, name(process), &self.claims));
+        self.processes = rows.collect();
+        let failed = usage.warnings.into_iter();
+        self.problems
+            .extend(failed.map(|warning| Error::failed(warning.object, warning.text)));
+        self.gpus = Some(gpus);
+    }
+
+    fn waiter_rows(&self, queued: Vec<QueuedStart>, options: &ObserveOptions) -> Vec<WaiterRow> {
+        let specs = Specs::read(&options.spec_dirs, &options.state_dir);
+        let machine = Machine::here().ok();
+        let row = |start: QueuedStart| WaiterRow {
+            wants: start.wants.map(|wants| {
+                let wanted = wants.into_iter().map(|wanted| WantedRow {
+                    device: specs.device(&wanted.device),
+                    shares: wanted.shares.iter().map(ToString::to_string).collect(),
+                });
+                wanted.collect()
+            }),
+            since: start.since,
+            pid: start.pid,
+            command: machine
+                .as_ref()
+                .and_then(|machine| Some(machine.lineage(start.pid)?.command)),
+        };
+        queued.into_iter().map(row).collect()
+    }
+
+    /// Which devices are out of service: every user may read that.
+    fn read_out_of_service(&mut self, options: &ObserveOptions, inventory: Option<&Inventory>) {
+        let out = OutOfService::read(&options.state_dir);
+        let name = |key: &DeviceKey| {
+            let claimed = self.devices.iter().find(|device| device.key == *key);
+            let all = inventory.map(Inventory::catalogue);
+            let plain = all.and_then(|all| all.all().find(|device| device.key() == *key));
+            let plain = plain.map(|device| format!("{}={}", CdiKind::nvidia_gpu(), device.device().cdi_name()));
+            claimed
+                .map(|device| device.device.clone())
+                .or(plain)
+                .unwrap_or_else(|| key.to_string())
+        };
+        let row = |outage: &Outage, by_compute_mode: bool| OutageRow {
+            device: name(&outage.device),
+            key: outage.device.clone(),
+            from: outage.from,
+            reason: outage.reason.clone(),
+            in_force: outage.is_in_force(),
+            by_compute_mode,
+        };
+        let drained = out.drained.iter().map(|outage| row(outage, false));
+        self.out_of_service = drained
+            .chain(out.prohibited.iter().map(|outage| row(outage, true)))
+            .collect();
+        if let Some(why) = out.unreadable {
+            self.problems
+                .push(Error::failed("out of service", WhyOut::Unreadable(why)));
+        }
+    }
+
+    /// What the broker wrote for everybody; `None` if it wrote nothing.
+    fn read_public(&mut self, state_dir: &Path) -> Option<PublicStatus> {
+        PublicStatus::read(state_dir).unwrap_or_else(|error| {
+            self.problems.push(error);
+            None
+        })
+    }
+}
+
+fn daemons(public: Option<&PublicStatus>) -> Vec<DaemonRow> {
+    let devices = public.into_iter().flat_map(|public| &public.devices);
+    let row = |device: &PublicDevice| {
+        let daemon = device.daemon.as_ref()?;
+        Some(DaemonRow {
+            device: device.device.clone(),
+            state: daemon.state,
+            since: daemon.since,
+            restarts: daemon.restarts,
+        })
+    };
+    devices.filter_map(row).collect()
+}
+
+/// Whether host.json is current, and what it has.
+fn host_file(state_dir: &Path) -> (HostFileRow, Option<HostFile>) {
+    let (current, problem, file) = match HostFile::read(state_dir) {
+        Ok(file) => (true, None, Some(file)),
+        Err(HostFileError::Missing { .. }) => (false, None, None),
+        Err(error @ HostFileError::Stale { .. }) => (false, Some(error.to_string()), HostFile::load(state_dir).ok()),
+        // Another user cannot read the directory of root, and does not need to.
+        Err(HostFileError::Refused(_)) if !nix::unistd::geteuid().is_root() => (false, None, None),
+        Err(error) => (false, Some(error.to_string()), None),
+    };
+    (HostFileRow { current, problem }, file)
+}
