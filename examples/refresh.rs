@@ -8,7 +8,7 @@
 
 use std::error::Error;
 use std::path::Path;
-use tranche_state::refresh::{Refresh, RefreshOptions};
+use tranche_specs::refresh::{Refresh, RefreshOptions};
 
 /// Writes the specifications of the host in `root` to `directory`, without NVML. Returns what was done, in lines.
 pub(crate) fn refresh(root: &Path, directory: &Path) -> Result<String, Box<dyn Error>> {

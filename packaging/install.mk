@@ -58,7 +58,8 @@ endef
 install: build pages licences
 	install -d -m 755 "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 $(BIN)/tranche $(BIN)/tranche-oci $(BIN)/tranche-runtime "$(DESTDIR)$(PREFIX)/bin"
-	@# Beside the other programs of tranche that nobody types.
+	@# The programs that nobody types.
+	install -D -m 755 $(BIN)/tranche-broker "$(DESTDIR)$(PREFIX)/libexec/tranche/tranche-broker"
 	[ ! -e $(BIN)/tranche-verify ] || \
 	    install -D -m 755 $(BIN)/tranche-verify "$(DESTDIR)$(PREFIX)/libexec/tranche/tranche-verify"
 	$(call copy,hooks/precreate/tranche.json,$(HOOKS_DIR))

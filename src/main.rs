@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    tranche_cli::log::start(level);
+    tranche_state::log::start(level);
     match tranche_cli::run(arguments) {
         Ok(code) => code,
         Err(error) => tranche_cli::out::complain(error),

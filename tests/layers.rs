@@ -26,6 +26,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("bounded", ""),
             ("text", ""),
             ("error", "text"),
+            ("own_programs", "error"),
             ("types", "error text"),
             ("mps", "error"),
             ("personality", "types"),
@@ -72,26 +73,31 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
         "state",
         &[
             ("controlled", ""),
-            ("digests", ""),
-            ("installed", ""),
+            ("log", ""),
             ("mutex", ""),
-            ("nvidia_config", ""),
+            ("renew", ""),
             ("replace", ""),
+            ("stop", ""),
             ("accounts", "mutex"),
             ("claim_spec", "replace"),
-            ("device_files", "replace"),
             ("out_of_service", "replace"),
             ("planning", "replace"),
             ("public_status", "controlled"),
             ("state_file", "replace"),
             ("held", "claim_spec state_file"),
             ("restore_failures", "replace state_file"),
-            ("generate", "claim_spec digests held out_of_service planning replace"),
             ("overdue", "accounts held"),
-            (
-                "refresh",
-                "claim_spec device_files digests generate installed nvidia_config out_of_service planning replace",
-            ),
+        ],
+    ),
+    (
+        "specs",
+        &[
+            ("device_files", ""),
+            ("digests", ""),
+            ("installed", ""),
+            ("nvidia_config", ""),
+            ("generate", "digests"),
+            ("refresh", "device_files digests generate installed nvidia_config"),
         ],
     ),
     (
@@ -106,6 +112,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("run", "own_cgroup sys"),
             ("mig", "control facts"),
             ("serve", "as_user control facts mig peer run sys"),
+            ("command_line", "control facts serve"),
         ],
     ),
     (
@@ -304,7 +311,14 @@ fn a_program_names_only_its_own_crates() {
     for (program, crates) in [
         ("bin/tranche-oci.rs", &["tranche_core", "tranche_hook"][..]),
         ("bin/tranche-runtime.rs", &["tranche_inject"]),
-        ("main.rs", &["tranche_broker", "tranche_cli", "tranche_host"]),
+        (
+            "bin/tranche-broker.rs",
+            &["tranche_broker", "tranche_core", "tranche_host"],
+        ),
+        (
+            "main.rs",
+            &["tranche_broker", "tranche_cli", "tranche_host", "tranche_state"],
+        ),
         ("kubelet/main.rs", &["tranche_core", "tranche_kubelet"]),
     ] {
         let text = code(&fs::read_to_string(src().join(program)).unwrap());

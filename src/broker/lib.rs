@@ -11,9 +11,11 @@
 //! | [`mig`] | layouts of MIG: what there is, changes, and what a killed process left |
 //! | [`serve`] | the broker: answers requests of hooks and users |
 //! | [`run`](mod@run) | runs a program in a share, without a container |
+//! | [`command_line`] | the command line of the program `tranche-broker` |
 //! | [`sys`] | the only `unsafe` code |
 
 pub mod as_user;
+pub mod command_line;
 pub mod control;
 pub mod facts;
 pub mod mig;

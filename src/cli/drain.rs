@@ -15,7 +15,7 @@ use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::Inventory;
 use tranche_state::held::{self, root_only};
 use tranche_state::out_of_service::{self, NamedDevice};
-use tranche_state::refresh;
+use tranche_state::renew;
 
 /// The name that stands for every device.
 const ALL: &str = "all";
@@ -162,7 +162,7 @@ fn inventory(host: &SharingArgs) -> Result<Inventory> {
 fn refresh_if_used(state_dir: &Path) -> CoreResult<()> {
     match HostFile::load(state_dir) {
         Err(_) => Ok(()),
-        Ok(_) => refresh::again(state_dir).map_err(|error| {
+        Ok(_) => renew::specifications(state_dir).map_err(|error| {
             Error::failed(
                 "specifications",
                 "are not up to date: what was said above is recorded, but they were not written again",

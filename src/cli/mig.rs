@@ -16,7 +16,7 @@ use anyhow::Result;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tranche_broker::mig::MigView;
-use tranche_state::refresh::OUTPUT_DIR;
+use tranche_specs::refresh::OUTPUT_DIR;
 
 /// The verbs of `tranche mig`.
 #[derive(Debug, clap::Subcommand)]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use tranche_core::types::USUAL_SPEC_DIRS;
-use tranche_state::installed::EngineDirs;
+use tranche_specs::installed::EngineDirs;
 use tranche_state::planning::{PolicyOptions, pipe_directories};
 
 /// Which host a verb examines.

@@ -13,7 +13,7 @@ use tranche_core::error::Error;
 use tranche_host::examine::{self, HostOptions};
 use tranche_host::{Roots, driver_params};
 use tranche_plan::inventory::{Inventory, Source};
-use tranche_state::device_files::{FileOwner, NodeSet, nodes};
+use tranche_specs::device_files::{FileOwner, NodeSet, nodes};
 
 #[derive(clap::Subcommand)]
 pub(super) enum Verb {

@@ -149,6 +149,12 @@ impl Program {
     }
 }
 
+/// Replaces this process by another program of tranche, which has what this one was started with: environment,
+/// directory, descriptors and terminal. Returns only why that failed.
+pub fn become_program(path: &Path, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Error {
+    Command::new(path).args(words).exec()
+}
+
 /// The limits that the kernel gives its first process and systemd an ordinary user (`INIT_RLIMITS`, asm-generic/
 /// resource.h; systemd-system.conf(5), `DefaultLimitNOFILE=`), or less where this process has less: each a number of
 /// getrlimit(2), the soft and the hard limit.

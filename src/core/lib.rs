@@ -17,6 +17,7 @@
 //! | [`ledger`] | the records of who holds which share |
 //! | [`notify`] | messages to a service manager |
 //! | [`execute`] | the one place that executes another program |
+//! | [`own_programs`] | where the programs of tranche are |
 //! | [`messages`] | what hooks reported, for `tranche status` |
 //! | [`oci`] | the state and the configuration of a container |
 //! | [`caller`] | whether the programs that started this one still wait for it |
@@ -42,6 +43,7 @@ pub mod messages;
 pub mod mps;
 pub mod notify;
 pub mod oci;
+pub mod own_programs;
 pub mod personality;
 pub mod root;
 pub mod sys;

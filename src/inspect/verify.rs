@@ -21,7 +21,7 @@ use std::time::Duration;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Kind, Result};
 use tranche_core::ledger::Claim;
-use tranche_core::types::HostPath;
+use tranche_core::own_programs;
 use tranche_host::examine::{self, HostOptions};
 use tranche_state::held::specs::Specs;
 use tranche_state::held::{View, root_only};
@@ -182,18 +182,8 @@ impl Verified {
     }
 }
 
-/// The file of tranche-verify: beside this program in a build or an unpacked archive, or where it is installed.
+/// The file of tranche-verify, which is not built everywhere.
 fn installed_program() -> Result<PathBuf, Error> {
-    let own = std::env::current_exe().unwrap_or_default();
-    let directory = own.parent().unwrap_or(&own);
-    let places = [
-        directory.join("tranche-verify"),
-        directory.join("../libexec/tranche/tranche-verify"),
-    ];
-    let found = places.iter().find(|place| place.is_file()).cloned();
-    found.ok_or_else(|| {
-        let there = HostPath::new(&places[1]).map_or_else(|_| places[1].display().to_string(), |path| path.to_string());
-        Error::failed("tranche-verify", format!("not found beside tranche, nor as {there}"))
-            .hint("install it with make install, which needs a C compiler, or give --program FILE")
-    })
+    own_programs::find("tranche-verify")
+        .map_err(|error| error.hint("install it with make install, which needs a C compiler, or give --program FILE"))
 }

@@ -170,7 +170,7 @@ pub fn of_host(inventory: &Inventory, state_dir: &Path) -> OutOfService {
 ///
 /// # Errors
 /// Returns an error if the file cannot be written.
-pub(crate) fn record_prohibited(inventory: &Inventory, state_dir: &Path) -> Result<()> {
+pub fn record_prohibited(inventory: &Inventory, state_dir: &Path) -> Result<()> {
     let before = OutOfService::read(state_dir).prohibited;
     let now = prohibited(inventory, &before);
     let path = state_dir.join(PROHIBITED_FILE);

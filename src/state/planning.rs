@@ -1,7 +1,10 @@
 //! From the policy to a plan for this host, and what the plan needs there. Every command about shares begins with it.
 
+mod hook;
 pub mod needs;
 pub mod pipe_directories;
+
+pub use hook::own_hook;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -120,8 +120,8 @@ impl Shim {
         let file = HostFile {
             version: host_file::VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            host: tranche_state::digests::of_host(&inventory).unwrap(),
-            policy: tranche_state::digests::of_plan(&plan).unwrap(),
+            host: tranche_specs::digests::of_host(&inventory).unwrap(),
+            policy: tranche_specs::digests::of_plan(&plan).unwrap(),
             inventory,
             plan,
             runtime: RuntimeSettings {

@@ -63,6 +63,7 @@ impl Scene {
         // A checkout may lie where users cannot go.
         for (name, program) in [
             ("tranche", env!("CARGO_BIN_EXE_tranche")),
+            ("tranche-broker", env!("CARGO_BIN_EXE_tranche-broker")),
             ("tranche-oci", env!("CARGO_BIN_EXE_tranche-oci")),
         ] {
             programs::install(program, scene.at(name));

@@ -51,6 +51,7 @@ fn podman_gives_a_gpu_without_options() {
     bed.with_nodes(&host.path("/dev"));
     // The user may not enter a checkout.
     programs::install(env!("CARGO_BIN_EXE_tranche"), bed.at("tranche"));
+    programs::install(env!("CARGO_BIN_EXE_tranche-broker"), bed.at("tranche-broker"));
     let root = host.root.display();
     let script =
         format!("place='--driver-root={root} --dev-root=/ --proc-root={root}/proc --sys-root={root}/sys'\n{SCRIPT}");

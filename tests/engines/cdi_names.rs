@@ -7,7 +7,7 @@ use crate::support::session::Session;
 use crate::support::skip;
 use serde_json::Value;
 use tranche_plan::engines::{Engine as Program, FoundEngine};
-use tranche_state::installed::EngineDirs;
+use tranche_specs::installed::EngineDirs;
 
 /// GPU 6 in two equal shares, GPU 7 in unequal ones by MPS; the others are given as a whole.
 pub(super) const POLICY: &str = "\

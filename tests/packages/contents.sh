@@ -38,8 +38,11 @@ for program in tranche-oci tranche-runtime tranche-kubelet; do
     ! grep -q NEEDED "$work/$program.elf" || fail "$program: needs a library, so it is not static"
 done
 # NVML is opened at run time.
-grep NEEDED "$work/tranche.elf" | grep -v -E 'libc\.so|libm\.so|libgcc_s\.so|ld-linux|libdl\.so|libpthread\.so' &&
-    fail "tranche: needs a library that not every machine has"
+for program in "$bin/tranche" "$work/root/usr/libexec/tranche/tranche-broker"; do
+    readelf -dW "$program" | grep NEEDED |
+        grep -v -E 'libc\.so|libm\.so|libgcc_s\.so|ld-linux|libdl\.so|libpthread\.so' &&
+        fail "${program##*/}: needs a library that not every machine has"
+done
 [ "$(stat -c %s "$bin/tranche-oci")" -lt 2097152 ] || fail "tranche-oci: not below 2 MiB"
 [ "$(stat -c %s "$bin/tranche-kubelet")" -lt 6000000 ] || fail "tranche-kubelet: not below 6 MB"
 for program in $programs; do

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tranche_state::nvidia_config;
+use tranche_specs::nvidia_config;
 
 use crate::place::{EXECUTED, Place, plain};
 use crate::support::scene::{Ended, run};

@@ -369,7 +369,7 @@ fn the_digest_changes_with_every_specification() {
         let inventory = tranche_plan::sim::open(simulation.name).unwrap();
         let (specs, digest) = (
             everything(&inventory),
-            tranche_state::digests::of_host(&inventory).unwrap(),
+            tranche_specs::digests::of_host(&inventory).unwrap(),
         );
         let whole = serde_json::to_value(&inventory).unwrap();
         let mut found = Vec::new();
@@ -392,7 +392,7 @@ fn the_digest_changes_with_every_specification() {
                     continue;
                 };
                 *tried += 1;
-                if tranche_state::digests::of_host(&changed).unwrap() == digest {
+                if tranche_specs::digests::of_host(&changed).unwrap() == digest {
                     assert!(
                         everything(&changed) == specs,
                         "{}: {place} changes a specification",

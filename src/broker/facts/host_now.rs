@@ -8,8 +8,8 @@ use tranche_core::error::{Error, Result, line};
 use tranche_host::examine;
 use tranche_plan::derive::HookOptions;
 use tranche_plan::host_file::{self, HostFile, HostSource, SourceKind};
-use tranche_state::generate::hook_beside_us;
 use tranche_state::mutex::lock;
+use tranche_state::planning::own_hook;
 use tranche_state::planning::{self, PlanOptions};
 
 /// For how long a failure, or an incomplete result, is repeated: users must not make the broker examine the host again
@@ -69,7 +69,7 @@ impl HostNow {
         let facts = Facts {
             inventory,
             plan: sharing.map(|sharing| sharing.plan).unwrap_or_default(),
-            hook: hook_beside_us().unwrap_or_else(|| HookOptions::default().path),
+            hook: own_hook().unwrap_or_else(|| HookOptions::default().path),
         };
         Ok((facts, sources))
     }

@@ -20,7 +20,7 @@ use tranche_plan::policy::Policy;
 use tranche_plan::share::on_demand_gpus;
 use tranche_state::mutex::lock;
 use tranche_state::planning;
-use tranche_state::refresh;
+use tranche_state::renew;
 
 /// How long an instance is left for the one who asked for it to claim it.
 const TO_CLAIM: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ pub(super) fn make(commands: &Commands<'_>, profile: &MigProfile) -> Result<MigM
         }
     })?;
     lock(&commands.given).insert(device.clone(), Instant::now());
-    refresh::again(commands.state_dir())?;
+    renew::specifications(commands.state_dir())?;
     Ok(MigMakeAnswer {
         device: DeviceSelector::MigUuid(device),
     })
@@ -230,7 +230,7 @@ pub(super) fn destroy_idle(commands: &Commands<'_>) -> Result<()> {
     }
     let _one = lock(&commands.mig);
     match with_tools(commands, false, |tools, nvml| destroy_unused(commands, tools, nvml))? {
-        true => refresh::again(commands.state_dir()),
+        true => renew::specifications(commands.state_dir()),
         false => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ pub(super) use nvidia::{take_nvidia_options, with_nvidia_names};
 use crate::{look, out};
 use anyhow::Result;
 use std::process::ExitCode;
-use tranche_state::generate::generate;
+use tranche_specs::generate::generate;
 
 pub(super) fn run(args: Args) -> Result<ExitCode> {
     let options = options::options(args)?;

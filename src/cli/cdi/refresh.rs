@@ -2,7 +2,7 @@
 
 use crate::place::{EngineArgs, TmpfilesArgs};
 use crate::sharing::SharingArgs;
-use crate::{look, out, stop};
+use crate::{look, out};
 use anyhow::{Result, bail};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -12,8 +12,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tranche_core::error::Error;
 use tranche_core::types::{CdiVersion, WaitTime};
+use tranche_specs::refresh::{self, Refresh, RefreshOptions, Refreshed, TakeOverOptions};
 use tranche_state::planning::PlanOptions;
-use tranche_state::refresh::{self, Refresh, RefreshOptions, Refreshed, TakeOverOptions};
+use tranche_state::stop;
 
 /// The options of `tranche cdi refresh`.
 #[derive(Debug, clap::Args)]

@@ -15,7 +15,7 @@ use tranche_core::text::{shown, some};
 use tranche_host::examine::HostOptions;
 use tranche_plan::cdi::Problem;
 use tranche_plan::cdi::registry::{Registry, Shadowed};
-use tranche_state::generate::stale::{self, Staleness};
+use tranche_specs::generate::stale::{self, Staleness};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -16,10 +16,10 @@ use tranche_core::types::{
 use tranche_plan::derive::{HookOptions, Sharing};
 use tranche_plan::reserve::ReserveError;
 use tranche_state::claim_spec::{self, ClaimFile, describe, is_of_user};
-use tranche_state::generate::hook_beside_us;
 use tranche_state::held::Held;
 use tranche_state::held::specs::Specs;
 use tranche_state::held::{View, by_broker};
+use tranche_state::planning::own_hook;
 use tranche_state::planning::{self, needs, pipe_directories};
 
 #[derive(Debug, clap::Args)]
@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     let (inventory, sharing) = planning::required(&args.at.options())?;
     let reservation = claim_spec::reservation(&request, &inventory, &sharing.plan)?;
-    let hook = hook_beside_us().unwrap_or_else(|| HookOptions::default().path);
+    let hook = own_hook().unwrap_or_else(|| HookOptions::default().path);
     let offer = ClaimFile::new(&request, &inventory, &sharing, hook, &args.specs.spec_dir)?;
     let claims = Claims::open(state_dir)?;
     pipe_directories::make(&sharing)?;

@@ -16,7 +16,7 @@ use tranche_core::types::{GpuUuid, MigUuid};
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::{Gpu, Inventory};
 use tranche_plan::mig::ExactGpu;
-use tranche_state::refresh::{Refresh, RefreshOptions};
+use tranche_specs::refresh::{Refresh, RefreshOptions};
 use tranche_state::restore_failures::RestoreFailures;
 
 /// How long the broker may take: services are stopped, and GPUs reset.

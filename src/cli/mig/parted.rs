@@ -12,7 +12,7 @@ mod node;
 pub(super) use export::{LABEL, export};
 
 use super::ViewArgs;
-use crate::{log, out, usage, without_empty_variables};
+use crate::{out, usage, without_empty_variables};
 use anyhow::Result;
 use clap::builder::BoolishValueParser;
 use clap::{Command, CommandFactory, FromArgMatches, Parser};
@@ -23,6 +23,7 @@ use tracing::level_filters::LevelFilter;
 use tranche_broker::mig::KNOWN_SERVICES;
 use tranche_core::error::{Error, Kind};
 use tranche_plan::mig::mig_parted::{self, Configuration};
+use tranche_state::log;
 
 /// The name of the link.
 const NAME: &str = "nvidia-mig-parted";

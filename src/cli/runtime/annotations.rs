@@ -3,7 +3,7 @@
 use tranche_inject::CallingEngine;
 use tranche_plan::engines::{Engine, oldest_podman};
 use tranche_plan::policy::read::DEFAULT_FILE;
-use tranche_state::installed::EngineDirs;
+use tranche_specs::installed::EngineDirs;
 
 /// The line about `engine`. podman is asked for its version. At a start of a container, what `tranche cdi refresh`
 /// recorded counts.

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tranche_core::error::Error;
-use tranche_state::device_files::{LinkChange, NodeSet, links};
+use tranche_specs::device_files::{LinkChange, NodeSet, links};
 use tranche_state::replace::make_directory;
 
 /// Make the links in /dev/char that lead from the numbers of the driver's devices to their nodes

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use tranche_state::device_files::{DeviceFile, NodeSet, nodes};
+use tranche_specs::device_files::{DeviceFile, NodeSet, nodes};
 
 /// Make the driver's device nodes in /dev that do not exist
 ///

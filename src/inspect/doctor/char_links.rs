@@ -2,7 +2,7 @@
 
 use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use tranche_core::text::some;
-use tranche_state::device_files::{LinkChange, links};
+use tranche_specs::device_files::{LinkChange, links};
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     if !subject.has_systemd() {

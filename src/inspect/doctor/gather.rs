@@ -26,11 +26,12 @@ use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::RuntimeSettings;
 use tranche_plan::share::{self, Plan};
-use tranche_state::device_files::{NodeSet, nodes};
-use tranche_state::digests;
-use tranche_state::generate::{hook_beside_us, stale};
+use tranche_specs::device_files::{NodeSet, nodes};
+use tranche_specs::digests;
+use tranche_specs::generate::stale;
+use tranche_specs::installed::EngineDirs;
 use tranche_state::held::{books, earlier, root_only};
-use tranche_state::installed::EngineDirs;
+use tranche_state::planning::own_hook;
 use tranche_state::planning::{self, PlanOptions};
 use tranche_state::public_status::PublicStatus;
 use tranche_state::restore_failures::{FailedRestore, RestoreFailures};
@@ -75,7 +76,7 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         daemons,
         labels: labels(&root, &inventory, &mps),
         root,
-        own_hook: hook_beside_us().map(|path| path.as_path().to_owned()),
+        own_hook: own_hook().map(|path| path.as_path().to_owned()),
         stale: stale.problems,
         not_compared: stale.notes,
         low_level: low_level(&engine_files, host_file.as_ref().and_then(|file| file.as_ref().ok())),

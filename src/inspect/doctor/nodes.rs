@@ -3,7 +3,7 @@
 use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use tranche_core::text::some;
 use tranche_plan::inventory::WarningKind;
-use tranche_state::device_files::{NodeSet, nodes};
+use tranche_specs::device_files::{NodeSet, nodes};
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let all = nodes(&subject.inventory, NodeSet::All);

@@ -5,7 +5,7 @@ use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tranche_core::text::some;
-use tranche_state::device_files::{NodeSet, nodes};
+use tranche_specs::device_files::{NodeSet, nodes};
 
 /// Lets containers use the nodes of graphics devices of the host, to which those of NVIDIA's driver belong.
 /// container-selinux has it from version 2.232 on.

@@ -212,7 +212,7 @@ fn links_are_needed_with_systemd_only() {
     let subject = healthy(top.path());
     systemd(top.path());
     fs::create_dir_all(top.path().join("dev/char")).unwrap();
-    for link in tranche_state::device_files::links(&subject.inventory, false) {
+    for link in tranche_specs::device_files::links(&subject.inventory, false) {
         symlink(&link.target, top.path().join("dev/char").join(&link.name)).unwrap();
     }
     assert_eq!(faults(&subject), []);
@@ -554,7 +554,7 @@ fn specifications_that_nothing_keeps_current() {
         fs::remove_file(top.join("cdi/nvidia.json")).unwrap();
         write(top, "/cdi/tranche.yaml", &text);
         subject.registry = Registry::read(&subject.spec_dirs);
-        for link in tranche_state::device_files::links(&subject.inventory, false) {
+        for link in tranche_specs::device_files::links(&subject.inventory, false) {
             fs::create_dir_all(top.join("dev/char")).unwrap();
             symlink(&link.target, top.join("dev/char").join(&link.name)).unwrap();
         }

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Context, Error, Result};
-use tranche_state::digests;
+use tranche_specs::digests;
 use tranche_state::replace::{self, FileOptions, Prepared};
 
 /// The most bytes of a configuration file. Real ones have some thousands.

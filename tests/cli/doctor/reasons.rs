@@ -29,13 +29,14 @@ const CLASSES: [(&str, &str); 7] = [
 /// Where a start is refused: the hook that claims, the runtime, and what both use. Every error there counts. In other
 /// directories of the runtime (`inject`, `call`, `oci`, `root`) and of the hook, errors are about the request or the
 /// container; those of `policy` and `share` are results of doctor as a whole, and so are the warnings of `host`.
-const STARTS: [&str; 12] = [
+const STARTS: [&str; 13] = [
     "hook/claim",
     "hook/claim.rs",
     "hook/lib.rs",
     "inject/runtime",
     "inject/runtime.rs",
     "core/claims",
+    "core/mps",
     "core/ledger",
     "core/root/state.rs",
     "core/broker",
@@ -48,11 +49,11 @@ const STARTS: [&str; 12] = [
 const WARNINGS: [&str; 7] = [
     "cli",
     "host/examine.rs",
-    "node/generate",
-    "node/generate.rs",
-    "node/held",
-    "node/planning.rs",
-    "node/refresh",
+    "specs/generate",
+    "specs/generate.rs",
+    "state/held",
+    "state/planning.rs",
+    "specs/refresh",
 ];
 
 /// What begins an error, and the names of variables in which its text is put together.

@@ -20,7 +20,7 @@ use tranche_plan::policy::Policy;
 use tranche_plan::share::{ClaimableInstance, claimable_instances, is_claimable_name};
 use tranche_state::mutex::lock;
 use tranche_state::planning;
-use tranche_state::refresh;
+use tranche_state::renew;
 
 /// The instances of one claim. No layout changes while this exists, if there is an instance.
 #[derive(Default)]
@@ -98,7 +98,7 @@ impl<'a> ClaimInstances<'a> {
         if self.keys.values().all(has) {
             return Ok(facts);
         }
-        refresh::again(commands.state_dir())?;
+        renew::specifications(commands.state_dir())?;
         commands.facts()
     }
 

@@ -11,7 +11,8 @@ use tranche_core::call::NvidiaHook;
 use tranche_core::error::Error;
 use tranche_host::examine::EXPLICIT_LIBRARIES;
 use tranche_plan::derive::{HookOptions, Options, capabilities_from_text};
-use tranche_state::generate::{GenerateOptions, hook_beside_us, program};
+use tranche_specs::generate::{GenerateOptions, program};
+use tranche_state::planning::own_hook;
 
 /// What is generated, and where it is written.
 ///
@@ -76,7 +77,7 @@ fn hook(args: &HookArgs, is_here: bool) -> Result<Option<HookOptions>> {
     }
     let mut hook = match &args.hook_path {
         Some(given) => HookOptions::at(program(given, is_here)?),
-        None => hook_beside_us().map_or_else(HookOptions::default, HookOptions::at),
+        None => own_hook().map_or_else(HookOptions::default, HookOptions::at),
     };
     if args.disable_hooks.iter().any(|name| name == "all") {
         hook.disabled.extend(NvidiaHook::WRITTEN);

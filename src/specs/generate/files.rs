@@ -2,7 +2,6 @@
 
 use super::outcome::Outcome;
 use super::{hints, leftover};
-use crate::replace;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Error, Result};
@@ -11,6 +10,7 @@ use tranche_plan::cdi::encode::{Format, encode, file_of};
 use tranche_plan::cdi::header::{self, SpecOrigin};
 use tranche_plan::cdi::{LeftOut, Spec, build};
 use tranche_plan::edits::Derived;
+use tranche_state::replace;
 
 /// Writes specifications.
 pub(crate) struct Writer {

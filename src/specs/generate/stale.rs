@@ -2,7 +2,6 @@
 
 use super::leftover;
 use crate::digests;
-use crate::planning::{self, PolicyOptions};
 use tranche_core::error::{Result, line};
 use tranche_host::examine::{self, HostOptions};
 use tranche_plan::cdi::Problem;
@@ -11,6 +10,7 @@ use tranche_plan::cdi::registry::Loaded;
 use tranche_plan::digest::Digest;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::share::{self, Plan};
+use tranche_state::planning::{self, PolicyOptions};
 
 /// What the comparison found.
 #[derive(Debug, Default)]

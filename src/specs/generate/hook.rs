@@ -51,9 +51,3 @@ pub fn program(given: &OsStr, is_here: bool) -> Result<HostPath> {
         .find(|path| is_program(path).unwrap_or(false));
     HostPath::new(found.unwrap_or_else(|| Path::new("/usr/bin").join(given)))
 }
-
-/// The `tranche-oci` in the directory of this program, as in a build or an unpacked archive.
-pub fn hook_beside_us() -> Option<HostPath> {
-    let path = std::env::current_exe().ok()?.with_file_name("tranche-oci");
-    path.is_file().then(|| HostPath::new(&path).ok()).flatten()
-}

@@ -1,10 +1,10 @@
 //! The units by which NVIDIA's toolkit refreshes its specification (its packages, since version 1.18).
 
-use crate::replace;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranche_core::error::{Error, Result};
 use tranche_host::program;
+use tranche_state::replace;
 
 /// Where an administrator's units and masks are (systemd.unit(5)).
 pub const DIRECTORY: &str = "/etc/systemd/system";

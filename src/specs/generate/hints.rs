@@ -1,6 +1,5 @@
 //! Hints for the person who writes a specification, about engines of current distributions.
 
-use crate::claim_spec::is_same;
 use std::path::{Path, PathBuf};
 use tranche_core::types::CdiVersion;
 use tranche_plan::cdi::directory::entries;
@@ -8,6 +7,7 @@ use tranche_plan::cdi::encode::Format;
 use tranche_plan::cdi::registry::{Registry, may_define};
 use tranche_plan::cdi::{Problem, Spec, build};
 use tranche_plan::edits::Derived;
+use tranche_state::claim_spec::is_same;
 
 /// Why an engine that reads CDI 0.5, as podman 4.3 does, will call the devices of `spec` unresolvable, and what to do
 /// about it; `None` where such an engine reads it.

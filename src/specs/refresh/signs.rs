@@ -5,7 +5,6 @@
 //! are more: everything that can change a specification.
 
 use super::options::{RefreshOptions, RefreshPlace, absolute};
-use crate::claim_spec::has_name_of_claim;
 use crate::nvidia_config;
 use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
@@ -18,6 +17,7 @@ use tranche_core::ledger::OutOfService;
 use tranche_host::Roots;
 use tranche_plan::cdi::directory::entries;
 use tranche_plan::inventory::Inventory;
+use tranche_state::claim_spec::has_name_of_claim;
 
 /// The most bytes of a file of the kernel that are compared.
 const MOST_TEXT: u64 = 64 << 10;

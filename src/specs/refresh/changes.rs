@@ -6,7 +6,6 @@ use super::options::{RefreshOptions, RefreshPlace};
 use super::others::{self, OtherFiles};
 use super::{PlainNames, take_over};
 use crate::digests;
-use crate::replace::{FileOptions, Prepared};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Context, Result};
@@ -16,6 +15,7 @@ use tranche_plan::cdi::registry::{Registry, has_mark_of_refresh};
 use tranche_plan::guarded::GuardedDevices;
 use tranche_plan::host_file::{self, HostFile, HostSource, SourceKind};
 use tranche_plan::share::Plan;
+use tranche_state::replace::{FileOptions, Prepared};
 
 /// The first specification. Those of other kinds have names that begin in the same way.
 const FILE: &str = "tranche.yaml";

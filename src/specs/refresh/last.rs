@@ -2,13 +2,13 @@
 
 use super::options::{RefreshOptions, RefreshPlace};
 use super::signs::Sign;
-use crate::replace;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use tranche_core::error::{Context, Result, line};
 use tranche_core::ledger::LedgerDirectory;
 use tranche_core::root::Missing;
 use tranche_plan::host_file::HostFile;
+use tranche_state::replace;
 
 /// The name of the file in the state directory.
 pub(super) const NAME: &str = "refresh.json";

@@ -2,7 +2,6 @@
 
 use crate::generate;
 use crate::installed::EngineDirs;
-use crate::planning::{PlanOptions, pipe_directories};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +10,8 @@ use tranche_core::error::{Context, Error, Result};
 use tranche_core::types::{CdiVersion, HostPath};
 use tranche_host::SILENCE;
 use tranche_plan::derive::HookOptions;
+use tranche_state::planning::own_hook;
+use tranche_state::planning::{PlanOptions, pipe_directories};
 
 /// How specifications are refreshed, once or again and again.
 #[derive(Debug, Clone)]
@@ -87,7 +88,7 @@ impl RefreshOptions {
     /// Returns an error for NVIDIA's program, which cannot claim a share.
     pub(super) fn hook(&self) -> Result<HookOptions> {
         let Some(given) = &self.hook_path else {
-            return Ok(generate::hook_beside_us().map_or_else(HookOptions::default, HookOptions::at));
+            return Ok(own_hook().map_or_else(HookOptions::default, HookOptions::at));
         };
         let path = generate::program(given, self.at.host.is_here())?;
         if Program::at(&path) != Program::Tranche {

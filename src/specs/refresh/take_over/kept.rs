@@ -1,6 +1,5 @@
 //! What was at a path, so that it can be put back exactly.
 
-use crate::replace::{self, FileOptions, Prepared};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tranche_core::bounded;
 use tranche_core::error::{Context, Error, Result};
+use tranche_state::replace::{self, FileOptions, Prepared};
 
 /// The most bytes of a file that is kept. A specification of NVIDIA's has less.
 const MOST_BYTES: u64 = 16 << 20;

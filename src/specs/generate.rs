@@ -12,14 +12,11 @@ mod outcome;
 pub mod stale;
 
 pub(crate) use files::{OutputFile, Writer};
+pub use hook::program;
 pub(crate) use hook::warn_if_missing;
-pub use hook::{hook_beside_us, program};
 pub(crate) use outcome::Outcome;
 
 use crate::digests;
-use crate::held::earlier;
-use crate::out_of_service;
-use crate::planning::{self, PlanOptions, pipe_directories};
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Error, Result};
 use tranche_core::text::some;
@@ -31,6 +28,9 @@ use tranche_plan::derive::{self, Mode, Options, Sharing};
 use tranche_plan::edits::Derived;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::share::Plan;
+use tranche_state::held::earlier;
+use tranche_state::out_of_service;
+use tranche_state::planning::{self, PlanOptions, pipe_directories};
 
 /// What is made, and where it is written.
 #[derive(Debug, Clone)]

@@ -1,11 +1,11 @@
 //! The links in `/dev/char`. MIG devices get new nodes while the machine runs, so a refresh makes their links.
 
 use crate::device_files::{CharLink, LinkChange, links};
-use crate::replace::make_directory;
 use std::path::Path;
 use tranche_core::error::Result;
 use tranche_core::text::counted;
 use tranche_plan::inventory::Inventory;
+use tranche_state::replace::make_directory;
 
 /// The links for the nodes that exist.
 pub(super) fn of(inventory: &Inventory) -> Vec<CharLink> {

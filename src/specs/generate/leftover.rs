@@ -1,13 +1,13 @@
 //! Files that an earlier `cdi generate` wrote beside its output and that this run does not write. If `rename` is
 //! removed from a policy, the file of the other kind remains, and engines would still start containers with its shares.
 
-use crate::claim_spec::claim_of;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Context, Result};
 use tranche_plan::cdi::Spec;
 use tranche_plan::cdi::directory::entries;
 use tranche_plan::cdi::header;
 use tranche_plan::cdi::registry::{Loaded, Registry};
+use tranche_state::claim_spec::claim_of;
 
 /// The comment that marks a file beside `output`. A file that a person copied here, or that was made with an `--output`
 /// of its own, does not have it.

@@ -10,7 +10,7 @@ use tranche_core::error::{Context, Result};
 ///
 /// # Errors
 /// Returns an error if the signals cannot be blocked or waited for.
-pub(super) fn signals(who: &str) -> Result<SignalFd> {
+pub fn signals(who: &str) -> Result<SignalFd> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         signals.add(signal);

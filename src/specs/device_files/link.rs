@@ -1,13 +1,13 @@
 //! Links in `/dev/char` from the numbers of a device to its node.
 
 use super::node::{DeviceFile, NodeSet, nodes};
-use crate::replace;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Context, Error, Result};
 use tranche_plan::inventory::{DeviceNode, Inventory};
+use tranche_state::replace;
 
 /// The link from the numbers of a device to its node.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,12 +9,12 @@ mod record;
 mod units;
 
 use super::{PlainNames, Refresh, Refreshed};
-use crate::replace;
 use kept::Kept;
 use record::{Record, Replaced};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Context, Error, Kind, Result};
+use tranche_state::replace;
 
 pub use units::DIRECTORY as UNIT_DIR;
 

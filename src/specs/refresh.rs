@@ -5,7 +5,6 @@
 //! which records the specifications, is replaced last: after a refresh that was killed, a reader of it finds that it is
 //! out of date.
 
-mod again;
 mod changes;
 mod char_links;
 mod found;
@@ -17,15 +16,12 @@ mod signs;
 mod take_over;
 mod watch;
 
-pub use again::again;
 pub use changes::RefreshReport;
 pub use options::{OUTPUT_DIR, RefreshOptions};
 pub use take_over::{RECORD_DIR, TakeOverOptions, UNIT_DIR};
 pub use watch::watch;
 
 use crate::generate::Outcome;
-use crate::out_of_service;
-use crate::planning::pipe_directories;
 use changes::Changes;
 use found::FoundFiles;
 use last::LastRefresh;
@@ -41,6 +37,8 @@ use tranche_host::examine;
 use tranche_plan::derive::Mode;
 use tranche_plan::host_file::{self, HostFile, HostFileError};
 use tranche_plan::inventory::Degraded;
+use tranche_state::out_of_service;
+use tranche_state::planning::pipe_directories;
 
 /// A refresh. Unless it only says what it would do, it keeps other refreshes waiting while it exists.
 ///

@@ -1,16 +1,17 @@
-//! The same refresh once more, for a program that has changed what specifications depend on.
+//! Specifications are written anew by `tranche cdi refresh`, for a program that has changed what they depend on.
 
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::execute::Program;
+use tranche_core::own_programs;
 use tranche_plan::host_file::HostFile;
 
 /// Brings the specifications up to date, in the way in which they were written last.
 ///
 /// # Errors
 /// Returns an error if the refresh cannot be run, or what it said last.
-pub fn again(state_dir: &Path) -> Result<()> {
-    let program = std::env::current_exe().about("tranche", "cannot be found")?;
+pub fn specifications(state_dir: &Path) -> Result<()> {
+    let program = own_programs::find("tranche")?;
     let arguments = HostFile::load(state_dir).map(|host| host.arguments).unwrap_or_default();
     let mut refresh = Program::new(program);
     refresh.args(["cdi", "refresh"]).args(arguments);

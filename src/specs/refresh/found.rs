@@ -3,7 +3,7 @@
 use super::options::{RefreshOptions, RefreshPlace, absolute};
 use super::signs::{self, Sign};
 use crate::generate::{self, Outcome};
-use crate::{nvidia_config, planning};
+use crate::nvidia_config;
 use std::path::PathBuf;
 use tranche_core::error::{Error, Result};
 use tranche_core::types::HostPath;
@@ -15,6 +15,7 @@ use tranche_plan::engines::{self, FoundEngine};
 use tranche_plan::host_file::{HostSource, SourceKind};
 use tranche_plan::inventory::{Inventory, PlatformKind};
 use tranche_plan::policy::RuntimeSettings;
+use tranche_state::planning;
 
 /// The host, and the settings of its owner.
 pub(super) struct Examined {

@@ -1,13 +1,13 @@
 //! The record of what was taken over: `take-over.json`.
 
 use super::kept::Kept;
-use crate::replace;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tranche_core::bounded;
 use tranche_core::error::{Context, Error, Result};
+use tranche_state::replace;
 
 /// The version of the form of the record.
 const VERSION: u32 = 1;
