@@ -8,7 +8,8 @@ mod cycles;
 use crate::bed::Bed;
 use crate::support::nvidia_packages::{BRANCHES, unpacked};
 use crate::support::{programs, skip};
-use std::fs;
+use std::cell::Cell;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -44,6 +45,21 @@ pub(crate) fn each(test: &str, policy: &str, check: impl Fn(&RealBed)) {
     }
 }
 
+/// As [`each`], for what a tenant tries: it is a row of the table of attacks (tests/bed/run-tests.sh). `attack` returns how
+/// many variations it has tried on the broker's daemon, and panics if one escapes. None does so on the daemon as earlier
+/// versions ran it.
+pub(crate) fn attack(test: &str, idea: &str, policy: &str, attack: impl Fn(&RealBed) -> usize) {
+    let tried = Cell::new(0);
+    each(test, policy, |real| tried.set(tried.get() + attack(real)));
+    if let Some(file) = std::env::var_os("TRANCHE_TEST_ATTACKS")
+        && tried.get() > 0
+    {
+        let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
+        let row = format!("mps::{test}\t{}\t0\t-\t{idea}\ta tenant's process\n", tried.get());
+        file.write_all(row.as_bytes()).unwrap();
+    }
+}
+
 fn without_memory(policy: &str) -> String {
     policy.replace("memory: 80%, ", "").replace("memory: 20%, ", "")
 }
@@ -75,13 +91,13 @@ impl RealBed {
     }
 
     /// What the daemon in `directory` answers to a command of this user, within two seconds.
-    pub(crate) fn ask(&self, directory: &Path, uid: u32, command: &str) -> Option<String> {
+    pub(crate) fn ask(&self, directory: &Path, uid: &str, command: &str) -> Option<String> {
         ask(&self.control(), directory, uid, command)
     }
 
     /// What the broker's daemon answers.
     pub(crate) fn answer(&self, command: &str) -> String {
-        let answer = self.ask(&self.work(), 0, command).unwrap();
+        let answer = self.ask(&self.work(), "0", command).unwrap();
         answer.trim().to_owned()
     }
 
@@ -94,15 +110,18 @@ impl RealBed {
     }
 }
 
+/// In the place of a user: root of a user namespace that user 1000 has made.
+pub(crate) const OF_NAMESPACE: &str = "root of a namespace";
+
 /// What the daemon in `directory` answers to a command of `uid`; `None` if it does not within two seconds.
-pub(crate) fn ask(program: &Path, directory: &Path, uid: u32, command: &str) -> Option<String> {
+pub(crate) fn ask(program: &Path, directory: &Path, uid: &str, command: &str) -> Option<String> {
     let mut front = Command::new("timeout");
-    front
-        .arg("2")
-        .arg("setpriv")
-        .arg(format!("--reuid={uid}"))
-        .arg("--clear-groups")
-        .arg(program);
+    let number = if uid == OF_NAMESPACE { "1000" } else { uid };
+    front.args(["2", "setpriv", &format!("--reuid={number}"), "--clear-groups"]);
+    if uid == OF_NAMESPACE {
+        front.args(["unshare", "--user", "--map-root-user"]);
+    }
+    front.arg(program);
     front.env("CUDA_MPS_PIPE_DIRECTORY", directory);
     front
         .stdin(Stdio::piped())

@@ -20,6 +20,11 @@ pub(crate) fn lose_statx() {
     lose(libc::SYS_statx);
 }
 
+/// The same for `pidfd_getfd`, as before Linux 5.6 and under engines that forbid it.
+pub(crate) fn lose_pidfd_getfd() {
+    lose(libc::SYS_pidfd_getfd);
+}
+
 fn lose(call: libc::c_long) {
     let filter = SeccompFilter::new(
         BTreeMap::from([(call, Vec::new())]),

@@ -161,6 +161,10 @@ impl Daemon<'_> {
             (Listening::Peer(peer), Some(record)) if is_recorded(peer.pid) && self.processes.lives(record) => {
                 return SeenDaemon::Running(record.clone());
             }
+            // Clients have filled its queue, which is no fault of it: only the daemon listens in this directory.
+            (Listening::Full, Some(record)) if self.processes.lives(record) => {
+                return SeenDaemon::Running(record.clone());
+            }
             // A process that was killed had started this one.
             (Listening::Peer(peer), None) if is_begun => {
                 let own = peer.pid.filter(|pid| self.processes.is_daemon(*pid, &directories.log));
@@ -171,10 +175,7 @@ impl Daemon<'_> {
             _ => {}
         }
         if record.is_some_and(|record| self.processes.lives(record)) {
-            return SeenDaemon::Silent(match listening {
-                Listening::Full => "its queue of clients is full".to_owned(),
-                Listening::Nobody(_) | Listening::Peer(_) => "its socket was removed".to_owned(),
-            });
+            return SeenDaemon::Silent("its socket was removed".to_owned());
         }
         // The directory of the clients is the one that another program's daemon would have.
         if matches!(listening, Listening::Nobody(_)) {

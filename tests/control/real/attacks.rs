@@ -1,7 +1,7 @@
 //! What a tenant tries against the real daemon. Each attack is also made on a daemon that works in the directory of its
 //! clients, as earlier versions of tranche ran it: there it must succeed.
 
-use super::{ask, each, until};
+use super::{OF_NAMESPACE, RealBed, ask, attack, each, until};
 use crate::bed::UNEQUAL;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tranche_broker::control::MachineControl;
+use tranche_core::ledger::Claim;
 use tranche_core::mps::connect_to;
 
 /// A daemon as earlier versions of tranche ran it, which works in `pipe`.
@@ -56,8 +57,9 @@ fn plant(pipe: &Path, secrets: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_tenant_s_links_make_the_daemon_write_no_file_of_the_host() {
-    each(
+    attack(
         "a_tenant_s_links_make_the_daemon_write_no_file_of_the_host",
+        "links in the place of the files that the daemon opens at its start, in a loop, while it is restarted",
         UNEQUAL,
         |real| {
             let bed = &real.bed;
@@ -94,18 +96,20 @@ fn a_tenant_s_links_make_the_daemon_write_no_file_of_the_host() {
             control.tick();
             assert_eq!(real.names(), ["control"], "what the tenant made is removed");
             assert!(
-                ask(&real.control(), &bed.pipe(), 0, "get_server_list").is_some(),
+                ask(&real.control(), &bed.pipe(), "0", "get_server_list").is_some(),
                 "clients are served"
             );
             println!("{}: 3 restarts, {loops} loops of links, nothing written", real.branch);
+            3
         },
     );
 }
 
 #[test]
 fn a_tenant_reaches_the_socket_of_clients_and_nothing_else() {
-    each(
+    attack(
         "a_tenant_reaches_the_socket_of_clients_and_nothing_else",
+        "the daemon's log, lock, pid file and its socket for root are within reach of a container",
         UNEQUAL,
         |real| {
             let bed = &real.bed;
@@ -135,7 +139,7 @@ fn a_tenant_reaches_the_socket_of_clients_and_nothing_else() {
             let before = bed.pid(&control);
             control.restart(bed.key()).unwrap();
             assert_ne!(bed.pid(&control), before);
-            for uid in [0, 1000] {
+            for uid in ["0", "1000", OF_NAMESPACE] {
                 let answer = ask(
                     &real.control(),
                     &bed.pipe(),
@@ -144,6 +148,7 @@ fn a_tenant_reaches_the_socket_of_clients_and_nothing_else() {
                 );
                 assert_eq!(answer.as_deref(), Some("20.0\n"), "uid {uid}");
             }
+            2
         },
     );
 }
@@ -174,7 +179,8 @@ fn waits(pipe: &Path, tick: impl Fn(), most: Duration) -> Option<Duration> {
 #[test]
 fn a_client_that_says_nothing_costs_its_neighbours_seconds_and_nobody_the_daemon() {
     let test = "a_client_that_says_nothing_costs_its_neighbours_seconds_and_nobody_the_daemon";
-    each(test, UNEQUAL, |real| {
+    let idea = "connections that say nothing keep neighbours and the broker from the daemon";
+    attack(test, idea, UNEQUAL, |real| {
         let bed = &real.bed;
         let naive = bed.at("naive");
         let daemon = Naive::start(&real.control(), &naive);
@@ -185,7 +191,7 @@ fn a_client_that_says_nothing_costs_its_neighbours_seconds_and_nobody_the_daemon
             None,
             "the attack does nothing"
         );
-        assert_eq!(ask(&real.control(), &naive, 0, "get_server_list"), None);
+        assert_eq!(ask(&real.control(), &naive, "0", "get_server_list"), None);
         drop((blocker, daemon));
 
         let control = bed.control();
@@ -226,6 +232,7 @@ fn a_client_that_says_nothing_costs_its_neighbours_seconds_and_nobody_the_daemon
         println!("{}: a claim is granted after {:?}", real.branch, since.elapsed());
         drop(blocker);
         assert_eq!(bed.pid(&control), pid);
+        3
     });
 }
 
@@ -242,12 +249,13 @@ fn front_end(pipe: &Path) -> OwnedFd {
 #[test]
 fn a_connection_for_commands_that_sends_none_keeps_nobody_from_the_daemon() {
     let test = "a_connection_for_commands_that_sends_none_keeps_nobody_from_the_daemon";
-    each(test, UNEQUAL, |real| {
+    let idea = "a connection for commands that sends none keeps everybody else from sending any";
+    attack(test, idea, UNEQUAL, |real| {
         let bed = &real.bed;
         let naive = bed.at("naive");
         let daemon = Naive::start(&real.control(), &naive);
         let blocker = front_end(&naive);
-        let answer = ask(&real.control(), &naive, 0, "get_default_active_thread_percentage");
+        let answer = ask(&real.control(), &naive, "0", "get_default_active_thread_percentage");
         assert!(
             answer.is_none_or(|said| said.trim().is_empty()),
             "the attack does nothing"
@@ -270,19 +278,21 @@ fn a_connection_for_commands_that_sends_none_keeps_nobody_from_the_daemon() {
             |line: &String| line.contains("container container-sm") && line.contains("its connection was closed");
         assert!(problems.iter().any(named), "{problems:?}");
         drop(blocker);
+        1
     });
 }
 
 #[test]
 fn what_a_user_commands_is_undone_where_any_user_commands_the_daemon() {
-    each(
+    attack(
         "what_a_user_commands_is_undone_where_any_user_commands_the_daemon",
+        "users command the daemon to raise its limits by the socket of clients",
         UNEQUAL,
         |real| {
             let bed = &real.bed;
             let control = bed.control();
             bed.start(&control, "small");
-            for uid in [1000, 0] {
+            for uid in ["1000", "0", OF_NAMESPACE] {
                 let answer = ask(
                     &real.control(),
                     &bed.pipe(),
@@ -302,6 +312,201 @@ fn what_a_user_commands_is_undone_where_any_user_commands_the_daemon() {
                     assert_eq!(real.answer("get_default_device_pinned_mem_limit 0"), "4G", "uid {uid}");
                 }
             }
+            6
         },
     );
+}
+
+/// Removes the daemon's socket, puts something else in its place, or renames it.
+const EXCHANGES: [&str; 5] = [
+    "rm control && test ! -e control",
+    "mv control taken && mkdir control",
+    "rm -f control && ln -s /etc/passwd control",
+    "touch new",
+    "perl -MSocket -e 'unlink q(control); socket(S, AF_UNIX, SOCK_SEQPACKET, 0); bind(S, sockaddr_un(q(control))) or exit 1'",
+];
+
+/// As a container has the directory: mounted read-only, where root of the container cannot change that, or as a user.
+fn in_container(directory: &Path, mounts: &str, user: &[&str], script: &str) -> bool {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation=private", "sh", "-c"]);
+    command.arg(format!("{mounts} cd \"$0\" && exec \"$@\"")).arg(directory);
+    command.args(user).args(["sh", "-c", script]);
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
+        .success()
+}
+
+#[test]
+fn a_tenant_takes_the_socket_from_nobody() {
+    let test = "a_tenant_takes_the_socket_from_nobody";
+    let idea = "the socket of clients is removed, renamed or replaced by another, by root and users of a container";
+    attack(test, idea, UNEQUAL, |real| {
+        let bed = &real.bed;
+        let naive = bed.at("naive");
+        for exchange in EXCHANGES {
+            let _ = fs::remove_dir_all(&naive);
+            let daemon = Naive::start(&real.control(), &naive);
+            fs::set_permissions(&naive, fs::Permissions::from_mode(0o777)).unwrap();
+            assert!(
+                in_container(&naive, "", &[], exchange),
+                "the attack does nothing: {exchange}"
+            );
+            drop(daemon);
+        }
+
+        let control = bed.control();
+        bed.start(&control, "small");
+        let pid = bed.pid(&control);
+        let read_only = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" &&";
+        let without_admin = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
+        let user = ["setpriv", "--reuid=1000", "--clear-groups"];
+        let namespace = [
+            "setpriv",
+            "--reuid=1000",
+            "--clear-groups",
+            "unshare",
+            "--user",
+            "--map-root-user",
+        ];
+        let mut tried = 0;
+        for who in [&without_admin[..], &user, &namespace] {
+            for exchange in EXCHANGES {
+                assert!(
+                    !in_container(&bed.pipe(), read_only, who, exchange),
+                    "{who:?}: {exchange}"
+                );
+                tried += 1;
+            }
+        }
+        assert_eq!(real.names(), ["control"]);
+        assert!(is_served(real));
+        assert_eq!(bed.pid(&control), pid);
+        tried
+    });
+}
+
+/// Whether the broker's daemon answers a user by the socket of its clients.
+fn is_served(real: &RealBed) -> bool {
+    let said = real.ask(&real.bed.pipe(), "1000", "get_default_active_thread_percentage");
+    said.as_deref() == Some("20.0\n")
+}
+
+/// What a connection sends that no client sends: packets, one after another.
+fn garbage() -> Vec<Vec<Vec<u8>>> {
+    let hello = b"OUTBCRED\0".to_vec();
+    let of_type = |kind: u32| vec![hello.clone(), kind.to_ne_bytes().to_vec()];
+    vec![
+        vec![vec![0]],
+        vec![vec![0xff; 4096]],
+        vec![hello.clone(), vec![0xff; 64 << 10]],
+        of_type(0),
+        of_type(u32::MAX),
+        [of_type(4), vec![vec![b'%'; 4096]]].concat(),
+        [of_type(4), vec![b"get_default_active_thread_percentage".to_vec(); 50]].concat(),
+    ]
+}
+
+#[test]
+fn a_flood_and_garbage_cost_neighbours_seconds_and_nobody_the_daemon() {
+    let test = "a_flood_and_garbage_cost_neighbours_seconds_and_nobody_the_daemon";
+    let idea = "hundreds of connections at once, and packets that no client sends";
+    attack(test, idea, UNEQUAL, |real| {
+        let bed = &real.bed;
+        let flood = |pipe: &Path, number: usize| -> Vec<OwnedFd> {
+            let short = Some(Duration::from_millis(20));
+            (0..number).filter_map(|_| connect_to(pipe, short).ok()).collect()
+        };
+        let naive = bed.at("naive");
+        let daemon = Naive::start(&real.control(), &naive);
+        let connections = flood(&naive, 300);
+        assert_eq!(
+            ask(&real.control(), &naive, "0", "get_server_list"),
+            None,
+            "the attack does nothing"
+        );
+        drop((connections, daemon));
+
+        let control = bed.control();
+        bed.claim_by("small", std::process::id());
+        control.prepare(bed.key()).unwrap();
+        let pid = bed.pid(&control);
+        let mut tried = 0;
+        let mut serves = |what: &str, connections: Vec<OwnedFd>| {
+            let since = Instant::now();
+            until(what, || {
+                control.tick();
+                is_served(real)
+            });
+            println!(
+                "{}: {what}: {} connections, {:?}",
+                real.branch,
+                connections.len(),
+                since.elapsed()
+            );
+            assert_eq!(bed.pid(&control), pid, "{what}: the daemon was replaced");
+            tried += 1;
+        };
+        serves("a flood", flood(&bed.pipe(), 300));
+        for (number, packets) in garbage().into_iter().enumerate() {
+            let connection = connect_to(&bed.pipe(), Some(Duration::from_secs(5))).unwrap();
+            for packet in packets {
+                // The daemon may have ended the connection by now, and a packet may be longer than one can be.
+                let _ = rustix::net::send(
+                    &connection,
+                    &packet,
+                    rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT,
+                );
+            }
+            serves(&format!("garbage {number}"), vec![connection]);
+        }
+        bed.claim("big");
+        control.prepare(bed.key()).unwrap();
+        assert_eq!(real.answer("get_default_active_thread_percentage"), "80.0");
+        tried
+    });
+}
+
+/// Blocks the daemon twice, as a container whose connections are this process's.
+fn block_twice(real: &RealBed, is_ended: bool) -> usize {
+    let bed = &real.bed;
+    let control = bed.control();
+    bed.claim_by("small", std::process::id());
+    bed.claim("big");
+    control.prepare(bed.key()).unwrap();
+    for times in 1..=2 {
+        let blocker = connect_to(&bed.pipe(), Some(Duration::from_secs(1))).unwrap();
+        let tick = || assert!(control.tick().is_some());
+        waits(&bed.pipe(), tick, Duration::from_secs(30)).expect("the neighbour is never served");
+        drop(blocker);
+        let blockers = control.blockers();
+        assert_eq!(
+            blockers.len(),
+            usize::from(is_ended && times == 2),
+            "{times}: {blockers:?}"
+        );
+        // The holder's claim, and not its neighbour's.
+        let of_holder = |claim: &Claim| {
+            claim
+                .process
+                .as_ref()
+                .is_some_and(|process| process.pid == std::process::id())
+        };
+        assert!(blockers.iter().all(of_holder), "{blockers:?}");
+    }
+    2
+}
+
+#[test]
+fn who_blocks_the_daemon_again_is_to_be_ended_where_the_policy_says_so() {
+    let test = "who_blocks_the_daemon_again_is_to_be_ended_where_the_policy_says_so";
+    let policy = |blocked: &str| UNEQUAL.replace("  mps:\n", &format!("  mps:\n    blocked: {blocked}\n"));
+    each(test, &policy("report"), |real| {
+        block_twice(real, false);
+    });
+    let idea = "a holder that keeps the daemon from others comes again after its connection was closed";
+    attack(test, idea, &policy("end"), |real| block_twice(real, true));
 }

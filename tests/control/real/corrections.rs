@@ -3,8 +3,11 @@
 use super::{each, install, until};
 use crate::bed::UNEQUAL;
 use crate::support::nvidia_packages::unpacked;
+use crate::support::old_kernel;
 use std::fs;
+use std::time::Duration;
 use tranche_broker::control::MachineControl;
+use tranche_core::mps::connect_to;
 use tranche_state::controlled::DaemonState;
 
 /// The default policy started on no driver before 555, and set no limit of memory on any.
@@ -154,4 +157,36 @@ fn a_second_user_is_refused_where_one_user_at_a_time_is_served() {
             assert_eq!(bed.daemons().len(), 1, "the first one keeps its daemon");
         },
     );
+}
+
+/// What keeps the daemon from answering is then unknown, and it may be a client.
+#[test]
+fn without_pidfd_getfd_a_silent_daemon_is_reported_and_not_replaced_at_once() {
+    let test = "without_pidfd_getfd_a_silent_daemon_is_reported_and_not_replaced_at_once";
+    each(test, UNEQUAL, |real| {
+        let bed = &real.bed;
+        let tried = std::thread::scope(|threads| {
+            let thread = threads.spawn(|| {
+                old_kernel::lose_pidfd_getfd();
+                let control = bed.control();
+                bed.claim_by("small", std::process::id());
+                control.prepare(bed.key()).unwrap();
+                let pid = bed.pid(&control);
+                let blocker = connect_to(&bed.pipe(), None).unwrap();
+                // A silent daemon is replaced at the third look, where it is known that no client blocks it.
+                for _ in 0..5 {
+                    std::thread::sleep(Duration::from_millis(2100));
+                    control.tick();
+                }
+                let refused = bed.refused(&control, "big");
+                assert!(refused.contains("which client it waits for is unknown"), "{refused}");
+                assert_eq!(bed.pid(&control), pid, "the daemon was replaced");
+                drop(blocker);
+                control.tick();
+                assert_eq!(bed.device(&control).daemon.unwrap().state, DaemonState::Running);
+            });
+            thread.join()
+        });
+        tried.unwrap();
+    });
 }

@@ -241,3 +241,41 @@ impl Drop for Starting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    /// A user chooses the environment of a setuid program, and the kernel its user.
+    #[test]
+    fn a_program_that_only_has_the_variable_is_no_daemon() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("not run: process: not root");
+            return;
+        }
+        let top = tempfile::tempdir().unwrap();
+        let processes = Processes::here().unwrap();
+        let is_daemon = |name: &str, uid: u32| {
+            let program = top.path().join(name);
+            let copied = Command::new("install")
+                .args(["-m", "755", "/bin/sleep"])
+                .arg(&program)
+                .status();
+            assert!(copied.unwrap().success());
+            let mut child = Command::new(program);
+            child.arg("1000").env(MARK, top.path()).uid(uid);
+            let mut child = child.spawn().unwrap();
+            let is_daemon = processes.is_daemon(child.id(), top.path());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            is_daemon
+        };
+        std::fs::set_permissions(top.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(is_daemon(PROGRAM, 0) && is_daemon(SERVER, 0) && is_daemon(SERVER, 65_533));
+        for (name, uid) in [("passwd", 0), ("sudo", 65_533), (PROGRAM, 65_533)] {
+            assert!(!is_daemon(name, uid), "{name} of user {uid}");
+        }
+    }
+}
