@@ -45,9 +45,9 @@ pub(crate) fn each(test: &str, policy: &str, check: impl Fn(&RealBed)) {
     }
 }
 
-/// As [`each`], for what a tenant tries: it is a row of the table of attacks (tests/bed/run-tests.sh). `attack` returns how
-/// many variations it has tried on the broker's daemon, and panics if one escapes. None does so on the daemon as earlier
-/// versions ran it.
+/// As [`each`], for what a tenant tries: it is a row of the table of attacks (tests/bed/run-tests.sh). `attack` returns
+/// how many variations it has tried on the broker's daemon, and panics if one escapes, or if it does nothing to the
+/// daemon as earlier versions ran it.
 pub(crate) fn attack(test: &str, idea: &str, policy: &str, attack: impl Fn(&RealBed) -> usize) {
     let tried = Cell::new(0);
     each(test, policy, |real| tried.set(tried.get() + attack(real)));
