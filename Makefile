@@ -94,9 +94,10 @@ cli oci verify: export CARGO_INCREMENTAL := 0
 build: cli oci verify
 
 cli:
-	CARGO_ENCODED_RUSTFLAGS="$$(packaging/remap.sh $(RUSTFLAGS))" $(CARGO) build --release --features pages --bin tranche --bin tranche-broker --bin tranche-pages
+	CARGO_ENCODED_RUSTFLAGS="$$(packaging/remap.sh $(RUSTFLAGS))" $(CARGO) build --release --features pages --bin tranche --bin tranche-broker --bin tranche-driver --bin tranche-pages
 	install -D -m 755 target/release/tranche $(BIN)/tranche
 	install -D -m 755 target/release/tranche-broker $(BIN)/tranche-broker
+	install -D -m 755 target/release/tranche-driver $(BIN)/tranche-driver
 
 oci:
 	$(OCI_BUILD) --bin tranche-oci
@@ -130,7 +131,7 @@ DEMO := target/debug
 demo: rust
 	@echo "make demo: compiles tranche (about three minutes on two cores, the first time), and starts a container with podman"
 	@tests/bed/packages.sh demo
-	$(CARGO) build --all-features --bin tranche --bin tranche-oci --example fake-host --example fake-nvml
+	$(CARGO) build --all-features --bin tranche --bin tranche-driver --bin tranche-oci --example fake-host --example fake-nvml
 	@demo/run.sh $(DEMO)/tranche $(DEMO)/tranche-oci $(DEMO)/examples/fake-host
 
 # What is tested is compiled at the same time: the static programs are each optimised as a whole, by one processor.
@@ -169,7 +170,7 @@ test-real-driver: rust
 	@tests/bed/packages.sh suites
 	@tests/bed/packages.sh demo
 	@$(MAKE) --no-print-directory verify
-	$(CARGO) build --all-features --bin tranche --bin tranche-broker --bin tranche-oci
+	$(CARGO) build --all-features --bin tranche --bin tranche-broker --bin tranche-driver --bin tranche-oci
 	@tests/real-driver/run.sh "$(CURDIR)/$(DEMO)/tranche" "$(CURDIR)/$(DEMO)/tranche-oci" "$(CURDIR)/$(VERIFY)" target/real-driver
 
 # The tests that have files of expected output, with the switch that writes these files.
@@ -210,7 +211,7 @@ test-vm: deb
 
 bench: oci
 	$(STATIC) $(CARGO) bench
-	$(CARGO) build --release --bin tranche --bin tranche-broker --example fake-host --example fake-nvml --example fake-mps
+	$(CARGO) build --release --bin tranche --bin tranche-broker --bin tranche-driver --example fake-host --example fake-nvml --example fake-mps
 	TRANCHE_HOST_PROGRAMS="$(CURDIR)/target/release" TRANCHE_KUBELET="$(abspath $(KUBELET_PROGRAM))" \
 	    $(CARGO) bench -p tranche-kubelet --bench plugin
 

@@ -29,6 +29,7 @@ use fake_host::Host;
 use runner::Runner;
 
 const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
+const DRIVER: &str = env!("CARGO_BIN_EXE_tranche-driver");
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -96,10 +97,8 @@ fn main() {
         without.push("--no-nvml".to_owned());
         let alone = peak(TRANCHE, &without);
         let library = host.path(host.nvml.as_ref().unwrap().to_str().unwrap());
-        let child = peak(
-            TRANCHE,
-            &["--nvml-child", library.to_str().unwrap(), "inventory"].map(str::to_owned),
-        );
+        let question = format!("echo '\"inventory\"' | exec {DRIVER} {}", library.display());
+        let child = peak("/bin/sh", &["-c".to_owned(), question]);
         println!(
             "{name:42} {both:>9} {alone:>9} {child:>9} {:>9}",
             both.max(alone) + child

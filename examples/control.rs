@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tranche_broker::control::nvml::ResidentDriver;
 use tranche_broker::control::{Control, ControlOptions, MachineControl};
 use tranche_broker::facts::{Facts, HostFacts};
 use tranche_core::error::{Error, Result, line};
@@ -31,12 +32,13 @@ fn run(arguments: &[String]) -> Result<()> {
             "expected prepare|tick STATE_DIR ROOT POLICY TRANCHE",
         ));
     };
+    let driver = PathBuf::from(program).with_file_name("tranche-driver");
     let paths = RootPaths {
         root: Some(root.into()),
         ..RootPaths::default()
     };
     let discovery = DiscoveryOptions {
-        program: program.into(),
+        program: Some(driver.clone()),
         ..DiscoveryOptions::default()
     };
     let inventory = discover(&Roots::new(&paths)?, &discovery);
@@ -48,6 +50,7 @@ fn run(arguments: &[String]) -> Result<()> {
         state_dir: HostPath::new(state_dir)?,
         root: root.into(),
         program: PathBuf::from(program),
+        driver: Arc::new(ResidentDriver::new(Some(driver))),
         systemctl: None,
         nvml_patience: Duration::from_secs(60),
     };

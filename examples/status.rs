@@ -18,10 +18,6 @@ pub(crate) fn status(options: &ObserveOptions, with_gpus: bool) -> Result<String
 }
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    // NVML is asked by a child that runs this program again.
-    if let Some(code) = tranche_host::nvml::run_if_asked() {
-        return Ok(code);
-    }
     let mut options = ObserveOptions::default();
     if let Some(state_dir) = std::env::args_os().nth(1) {
         options.state_dir = state_dir.into();

@@ -60,6 +60,7 @@ install: build pages licences
 	install -m 755 $(BIN)/tranche $(BIN)/tranche-oci $(BIN)/tranche-runtime "$(DESTDIR)$(PREFIX)/bin"
 	@# The programs that nobody types.
 	install -D -m 755 $(BIN)/tranche-broker "$(DESTDIR)$(PREFIX)/libexec/tranche/tranche-broker"
+	install -m 755 $(BIN)/tranche-driver "$(DESTDIR)$(PREFIX)/libexec/tranche/tranche-driver"
 	[ ! -e $(BIN)/tranche-verify ] || \
 	    install -D -m 755 $(BIN)/tranche-verify "$(DESTDIR)$(PREFIX)/libexec/tranche/tranche-verify"
 	$(call copy,hooks/precreate/tranche.json,$(HOOKS_DIR))

@@ -3,12 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Before anything else: this process may be the one that asks NVML, and has nothing to do with a command line.
-    let asked = tranche_host::nvml::run_if_asked().or_else(tranche_broker::control::nvml::run_if_asked);
-    if let Some(code) = asked {
-        return code;
-    }
-    // Nor has the one that is going to be the program of `tranche run`.
+    // Before anything else: this process may be the one that is going to be the program of `tranche run`.
     if let Some(code) = tranche_cli::run_if_waiting() {
         return code;
     }

@@ -15,6 +15,7 @@
 use crate::config_file;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 #[derive(Debug, Deserialize)]
@@ -238,6 +239,19 @@ pub(crate) fn state() -> Option<PathBuf> {
 /// The file with the limits of cgroups that were set.
 pub(crate) fn cgroup_limits() -> Option<PathBuf> {
     Some(find()?.with_extension("cgroups.json"))
+}
+
+/// What the files of the configuration and of changes are now: time of change, in nanoseconds, size and inode of each.
+pub(crate) type Stamp = Vec<Option<(i64, u64, u64)>>;
+
+/// See [`Stamp`].
+pub(crate) fn stamp() -> Stamp {
+    let files = [find(), crate::mig::changes()];
+    let of = |file: PathBuf| {
+        let file = std::fs::metadata(file).ok()?;
+        Some((file.mtime() * 1_000_000_000 + file.mtime_nsec(), file.len(), file.ino()))
+    };
+    files.into_iter().map(|file| file.and_then(of)).collect()
 }
 
 /// The configuration, or one line with the reason why it cannot be read.

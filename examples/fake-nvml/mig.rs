@@ -7,7 +7,7 @@ mod files;
 mod rules;
 mod store;
 
-pub(crate) use store::overlay;
+pub(crate) use store::{overlay, path as changes};
 
 use crate::answer::{fixed, nvml, put, version};
 use crate::config::{GpuInstance, Mig};

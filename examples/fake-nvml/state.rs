@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The result of a call: success, or NVML's error.
@@ -19,15 +19,37 @@ pub(crate) const NOT_FOUND: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_NOT_FOUND;
 
 /// How many calls of nvmlInit are not yet followed by nvmlShutdown.
 static OPEN: AtomicU32 = AtomicU32::new(0);
-static WORLD: OnceLock<World> = OnceLock::new();
+static WORLD: Mutex<Option<&'static World>> = Mutex::new(None);
 
 pub(crate) struct World {
     pub(crate) config: Config,
     /// The number of calls on each GPU.
-    asked: Vec<AtomicU32>,
+    asked: &'static [AtomicU32],
+    /// What the files were when they were read.
+    stamp: config::Stamp,
 }
 
 impl World {
+    /// The world as it is now: the real library asks the kernel at each call, and other processes change it too.
+    fn now() -> Option<&'static World> {
+        let mut world = WORLD.lock().ok()?;
+        let known = (*world)?;
+        let stamp = config::stamp();
+        // A file that is being written now is read at the next call.
+        if known.stamp != stamp
+            && let Ok(config) = config::read()
+            && config.gpus.len() == known.asked.len()
+        {
+            // A process asks for a moment, and this is a program for tests.
+            *world = Some(Box::leak(Box::new(World {
+                config,
+                asked: known.asked,
+                stamp,
+            })));
+        }
+        *world
+    }
+
     /// Appends a change to the record, if there is one.
     pub(crate) fn record(&self, event: &Value) -> Answer {
         let Some(record) = &self.config.record else {
@@ -142,7 +164,7 @@ impl Call {
 
 /// Runs one function of the library after the delay. It fails before nvmlInit, or if the configuration says so.
 pub(crate) fn call(name: &'static str, body: impl FnOnce(Call) -> Answer) -> nvmlReturn_t {
-    let Some(world) = WORLD.get().filter(|_| OPEN.load(Ordering::SeqCst) > 0) else {
+    let Some(world) = World::now().filter(|_| OPEN.load(Ordering::SeqCst) > 0) else {
         return nvmlReturn_enum_NVML_ERROR_UNINITIALIZED;
     };
     let call = Call { name, world };
@@ -159,11 +181,15 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce(Call) -> Answer) -> nvm
     reason = "a test that set the library up wrongly must learn why"
 )]
 pub(crate) fn init() -> nvmlReturn_t {
-    if WORLD.get().is_none() {
+    if World::now().is_none() {
+        let stamp = config::stamp();
         match config::read() {
             Ok(config) => {
-                let asked = config.gpus.iter().map(|_| AtomicU32::new(0)).collect();
-                WORLD.get_or_init(|| World { config, asked });
+                let asked: Vec<_> = config.gpus.iter().map(|_| AtomicU32::new(0)).collect();
+                let asked: &'static [AtomicU32] = asked.leak();
+                if let Ok(mut world) = WORLD.lock() {
+                    *world = Some(Box::leak(Box::new(World { config, asked, stamp })));
+                }
             }
             Err(why) => {
                 eprintln!("fake NVML: {why}");
@@ -171,7 +197,7 @@ pub(crate) fn init() -> nvmlReturn_t {
             }
         }
     }
-    if let Some(world) = WORLD.get() {
+    if let Some(world) = World::now() {
         if let Some(path) = &world.config.faults.fork {
             leave_a_process_behind(path);
         }
@@ -186,7 +212,7 @@ pub(crate) fn init() -> nvmlReturn_t {
         }
         std::thread::sleep(std::time::Duration::from_millis(world.config.faults.init_ms));
     }
-    match WORLD.get().and_then(|world| world.config.faults.init.as_deref()) {
+    match World::now().and_then(|world| world.config.faults.init.as_deref()) {
         None => {
             OPEN.fetch_add(1, Ordering::SeqCst);
             nvmlReturn_enum_NVML_SUCCESS

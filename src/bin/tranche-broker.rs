@@ -8,11 +8,6 @@ use tranche_core::error::{Error, line};
 use tranche_core::text::shown;
 
 fn main() -> ExitCode {
-    // Before anything else: this process may be the one that asks NVML.
-    let asked = tranche_host::nvml::run_if_asked().or_else(tranche_broker::control::nvml::run_if_asked);
-    if let Some(code) = asked {
-        return code;
-    }
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     if words.first().is_some_and(|word| word == "--version") {
         // Without a reader, nobody wants to know it.

@@ -40,27 +40,56 @@ pub fn too_large(limit: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {limit} bytes"))
 }
 
-/// Reads the first line, and returns it without its end.
+/// Reads the first line, and returns it without its end. What follows it may be lost.
 ///
 /// # Errors
-/// Returns `TimedOut` if the line has not ended by `until`, `FileTooLarge` if it has more than `limit` bytes,
-/// `UnexpectedEof` if the input ends before it does, or the error of reading.
-pub fn line(mut from: impl Read + AsFd, limit: usize, until: Instant) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    let mut piece = [0; 4096];
-    loop {
-        let read = read_by(&mut from, &mut piece, until)?;
-        let piece = piece.get(..read).unwrap_or_default();
-        let end = piece.iter().position(|byte| *byte == b'\n');
-        line.extend_from_slice(piece.get(..end.unwrap_or(read)).unwrap_or_default());
-        if line.len() > limit {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        if end.is_some() {
-            return Ok(line);
-        }
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+/// As [`Lines::next`].
+pub fn line(from: impl Read + AsFd, limit: usize, until: Instant) -> io::Result<Vec<u8>> {
+    Lines::new(from).next(limit, until)
+}
+
+/// Reads lines, one after another.
+#[derive(Debug)]
+pub struct Lines<R> {
+    from: R,
+    /// What was read of the lines that follow.
+    rest: Vec<u8>,
+}
+
+impl<R: Read + AsFd> Lines<R> {
+    /// The lines of `from`.
+    pub fn new(from: R) -> Self {
+        Self { from, rest: Vec::new() }
+    }
+
+    /// Reads the next line, and returns it without its end.
+    ///
+    /// # Errors
+    /// Returns `TimedOut` if the line has not ended by `until`, `FileTooLarge` if it has more than `limit` bytes,
+    /// `UnexpectedEof` if the input ends before it does, or the error of reading.
+    pub fn next(&mut self, limit: usize, until: Instant) -> io::Result<Vec<u8>> {
+        let mut line = std::mem::take(&mut self.rest);
+        let mut piece = [0; 4096];
+        let mut looked = 0;
+        loop {
+            let new = line.get(looked..).unwrap_or_default();
+            if let Some(end) = new.iter().position(|byte| *byte == b'\n').map(|end| looked + end) {
+                self.rest = line.split_off(end + 1);
+                line.truncate(end);
+                return match line.len() > limit {
+                    true => Err(io::ErrorKind::FileTooLarge.into()),
+                    false => Ok(line),
+                };
+            }
+            if line.len() > limit {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            looked = line.len();
+            let read = read_by(&mut self.from, &mut piece, until)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            line.extend_from_slice(piece.get(..read).unwrap_or_default());
         }
     }
 }
@@ -99,6 +128,25 @@ fn read_by(from: &mut (impl Read + AsFd), piece: &mut [u8], until: Instant) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_come_one_after_another() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"a\n\nbc\nd").unwrap();
+        drop(writer);
+        let mut lines = Lines::new(reader);
+        let until = Instant::now() + Duration::from_secs(60);
+        for expected in [&b"a"[..], b"", b"bc"] {
+            assert_eq!(lines.next(2, until).unwrap(), expected);
+        }
+        assert_eq!(lines.next(2, until).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"abc\n").unwrap();
+        assert_eq!(
+            Lines::new(reader).next(2, until).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
+    }
     use std::io::Write;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;

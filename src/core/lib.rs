@@ -12,6 +12,7 @@
 //! | [`mps`] | how a client of MPS connects to its daemon, and how daemons of drivers differ |
 //! | [`personality`] | which part of `tranche-oci` runs, by the name that it was called by |
 //! | [`ldcache`] | the format of the loader's cache (ld.so.cache) |
+//! | [`driver_rights`] | what a process gives up before it loads a library of NVIDIA |
 //! | [`elf`] | what a shared library says about itself |
 //! | [`root`] | every path that is followed on behalf of an image goes through it; directories of tranche's own |
 //! | [`ledger`] | the records of who holds which share |
@@ -31,6 +32,7 @@ pub mod broker;
 pub mod call;
 pub mod caller;
 pub mod claims;
+pub mod driver_rights;
 pub mod elf;
 pub mod error;
 pub mod execute;

@@ -2,13 +2,14 @@
 
 use super::mig;
 use super::node::look;
-use super::nvml::{GpuFacts, NvmlReport};
+use super::nvml::NvmlReport;
 use super::order;
 use super::pci;
 use super::proc::{self, Information};
 use super::scan::Scan;
 use std::collections::BTreeSet;
 use tranche_core::types::{ComputeCapability, CudaVersion, DriverVersion, GpuIndex, GpuUuid, MemorySize, Minor};
+use tranche_driver_protocol::GpuFacts;
 use tranche_plan::inventory::{Gpu, Source, WarningKind};
 
 /// The GPUs in `/proc/driver/nvidia/gpus`, in the order of their PCI addresses.

@@ -37,7 +37,6 @@ mod programs;
 pub use roots::{RootPaths, Roots};
 pub use usage::{Usage, usage};
 
-use nvml::NvmlQuestion;
 use scan::Scan;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -45,6 +44,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tranche_core::error::{Context, Result};
 use tranche_core::types::{HostPath, Minor};
+use tranche_driver_protocol::Question;
 use tranche_plan::inventory::{Degraded, Inventory, WarningKind};
 
 /// How long NVML may be silent. Without persistence mode, `nvmlInit` starts every GPU of the machine in one call, which
@@ -60,8 +60,8 @@ pub struct DiscoveryOptions {
     pub deadline: Duration,
     /// Called with the step that NVML works on after two seconds and then each second; with `None` when that is over.
     pub waiting: fn(Option<nvml::Waiting>),
-    /// The program to start as NVML's child: one that calls [`nvml::run_if_asked`].
-    pub program: PathBuf,
+    /// The program that asks NVML; `None`: `tranche-driver` of this installation.
+    pub program: Option<PathBuf>,
     /// Directories of the host to search for libraries, instead of the known ones in the driver's tree and those in
     /// the loader's cache. A directory below the driver root is in the driver's tree.
     pub library_search_paths: Vec<HostPath>,
@@ -79,13 +79,13 @@ pub struct DiscoveryOptions {
 }
 
 impl Default for DiscoveryOptions {
-    /// NVML with [`SILENCE`], this program, the known directories, 64-bit libraries.
+    /// NVML with [`SILENCE`], the program of this installation, the known directories, 64-bit libraries.
     fn default() -> Self {
         Self {
             nvml: true,
             deadline: SILENCE,
             waiting: nvml::in_silence,
-            program: PathBuf::from("/proc/self/exe"),
+            program: None,
             library_search_paths: Vec::new(),
             config_search_paths: Vec::new(),
             more_program_dirs: Vec::new(),
@@ -105,7 +105,7 @@ pub fn discover(roots: &Roots, options: &DiscoveryOptions) -> Inventory {
 
     // The child loads the library and asks it while this process reads files.
     let sign = sign::of_driver(&scan, &found);
-    let mut child = start_nvml(&scan, &found, NvmlQuestion::Inventory);
+    let mut child = start_nvml(&scan, &found, &Question::Inventory);
     let mut inventory = Inventory::empty(scan.platform.clone());
     inventory.driver = driver::collect(&scan, &found);
     let in_proc = gpus::in_proc(&scan);
@@ -139,7 +139,7 @@ pub fn driver_params(roots: &Roots) -> Result<String> {
 
 const NVML: &str = "libnvidia-ml.so.1";
 
-fn start_nvml(scan: &Scan<'_>, found: &driver::FoundLibraries<'_>, question: NvmlQuestion) -> Option<nvml::NvmlChild> {
+fn start_nvml(scan: &Scan<'_>, found: &driver::FoundLibraries<'_>, question: &Question) -> Option<nvml::NvmlChild> {
     let options = scan.options;
     if !options.nvml {
         return None;

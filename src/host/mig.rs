@@ -3,11 +3,11 @@
 //! In `/proc` and in `mig-minors`, a GPU is named by its minor, and an instance by the ids that NVML reports too.
 
 use super::nodes::{cap_minors, cap_node};
-use super::nvml::{GpuFacts, MigFacts};
 use super::proc::{MigCapability, numbered};
 use super::scan::Scan;
 use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::types::{ComputeInstanceId, GpuInstanceId, MemorySize, MigIndex, MigProfile, Minor};
+use tranche_driver_protocol::{GpuFacts, MigFacts};
 use tranche_plan::inventory::{Gpu, MigDevice, MigInstance, WarningKind};
 
 /// The MIG devices that NVML reports, without their nodes.

@@ -1,8 +1,8 @@
 //! What the GPUs of a host do now: memory, utilisation and processes.
 
-use super::nvml::{GpuUsage, NvmlQuestion};
 use super::scan::Scan;
 use super::{DiscoveryOptions, Roots, driver, start_nvml};
+use tranche_driver_protocol::{GpuUsage, Question};
 use tranche_plan::inventory::Warning;
 
 /// What NVML says that the GPUs do now.
@@ -20,7 +20,7 @@ pub fn usage(roots: &Roots, options: &DiscoveryOptions) -> Usage {
     let roots = &roots.clone();
     let scan = Scan::begin(roots, options);
     let found = driver::search(&scan);
-    let Some(mut child) = start_nvml(&scan, &found, NvmlQuestion::Usage) else {
+    let Some(mut child) = start_nvml(&scan, &found, &Question::Usage) else {
         return Usage {
             gpus: Vec::new(),
             warnings: scan.findings.into_warnings(),

@@ -3,7 +3,7 @@
 use tranche_core::ledger::Claim;
 use tranche_core::ledger::process::Lineage;
 use tranche_core::types::{ComputeInstanceId, DeviceKey, GpuInstanceId};
-use tranche_host::nvml::{GpuUsage, ProcessKind, ProcessUsage};
+use tranche_driver_protocol::{GpuUsage, ProcessKind, ProcessUsage};
 
 /// How the kernel calls the MPS server and the control daemon of a device: names have at most 15 bytes there.
 const MPS_PROGRAM: &str = "nvidia-cuda-mps";

@@ -64,6 +64,7 @@ impl Scene {
         for (name, program) in [
             ("tranche", env!("CARGO_BIN_EXE_tranche")),
             ("tranche-broker", env!("CARGO_BIN_EXE_tranche-broker")),
+            ("tranche-driver", env!("CARGO_BIN_EXE_tranche-driver")),
             ("tranche-oci", env!("CARGO_BIN_EXE_tranche-oci")),
         ] {
             programs::install(program, scene.at(name));

@@ -12,7 +12,7 @@ fn cargo(at: &Path) {
          printf %s \"$CARGO_ENCODED_RUSTFLAGS\" | tr '\\037' '\\n' > rustflags\n\
          case \"$*\" in\n\
          *'--release --features pages --bin tranche '*)\n\
-         \x20   mkdir -p target/release && cp '{}' target/release/tranche && cp /bin/true target/release/tranche-broker ;;\n\
+         \x20   mkdir -p target/release && cp '{}' target/release/tranche && for program in broker driver; do cp /bin/true target/release/tranche-$program; done ;;\n\
          *'--profile oci'*)\n\
          \x20   while test $# -gt 0; do\n\
          \x20       case $1 in --target) target=$2 ;; --bin) program=$2 ;; esac\n\

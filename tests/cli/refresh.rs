@@ -13,6 +13,7 @@ use tranche_plan::policy::{AcceptEnvironment, RuntimeSettings};
 mod bad_places;
 mod changed;
 mod degraded;
+mod driver_program;
 mod killed;
 mod others;
 mod sources;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tranche_broker::control::nvml::ResidentDriver;
 use tranche_broker::control::{Control, ControlOptions, MachineControl};
 use tranche_broker::facts::{Facts, HostFacts};
 use tranche_core::claims::{ClaimEntry, Claims};
@@ -45,6 +46,8 @@ pub(crate) struct Bed {
     pub(crate) state: String,
     /// How long the driver's library may take: a minute, unless a test has one that hangs.
     pub(crate) nvml_patience: Duration,
+    /// The program that asks NVML.
+    pub(crate) driver: PathBuf,
 }
 
 /// The facts as a test changes them.
@@ -98,6 +101,7 @@ impl Bed {
             containers: Mutex::default(),
             state: "state".to_owned(),
             nvml_patience: Duration::from_secs(60),
+            driver: env!("CARGO_BIN_EXE_tranche-driver").into(),
         }
     }
 
@@ -151,7 +155,8 @@ impl Bed {
         let options = ControlOptions {
             state_dir: HostPath::new(self.state()).unwrap(),
             root: self.host.root.clone(),
-            program: PathBuf::from(env!("CARGO_BIN_EXE_tranche")),
+            program: PathBuf::from(env!("CARGO_BIN_EXE_tranche-broker")),
+            driver: Arc::new(ResidentDriver::new(Some(self.driver.clone()))),
             systemctl,
             nvml_patience: self.nvml_patience,
         };
@@ -487,7 +492,7 @@ pub(crate) fn facts(root: &Path, policy: &str) -> Facts {
         ..RootPaths::default()
     };
     let options = DiscoveryOptions {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_tranche")),
+        program: Some(env!("CARGO_BIN_EXE_tranche-driver").into()),
         ..DiscoveryOptions::default()
     };
     let inventory = discover(&Roots::new(&paths).unwrap(), &options);

@@ -14,6 +14,7 @@ mod support;
 mod bed;
 mod cgroups;
 mod cgroups_killed;
+mod driver;
 mod faults;
 mod inputs;
 mod pipes;

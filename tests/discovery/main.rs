@@ -49,7 +49,7 @@ fn bed(name: &str) -> Bed {
 
 fn options() -> DiscoveryOptions {
     DiscoveryOptions {
-        program: env!("CARGO_BIN_EXE_tranche").into(),
+        program: Some(env!("CARGO_BIN_EXE_tranche-driver").into()),
         // These machines may be slow and busy; no test here waits for it but those that say so.
         deadline: Duration::from_secs(60),
         ..DiscoveryOptions::default()

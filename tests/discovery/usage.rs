@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::json;
 use std::process::{Child, Stdio};
-use tranche_host::nvml::{GpuUsage, MemoryUsage, ProcessKind, ProcessUsage};
+use tranche_driver_protocol::{GpuUsage, MemoryUsage, ProcessKind, ProcessUsage};
 use tranche_host::{Usage, usage};
 
 const MIB: u64 = 1 << 20;

@@ -51,7 +51,12 @@ fn podman_gives_a_gpu_without_options() {
     bed.with_nodes(&host.path("/dev"));
     // The user may not enter a checkout.
     programs::install(env!("CARGO_BIN_EXE_tranche"), bed.at("tranche"));
-    programs::install(env!("CARGO_BIN_EXE_tranche-broker"), bed.at("tranche-broker"));
+    for (name, program) in [
+        ("tranche-broker", env!("CARGO_BIN_EXE_tranche-broker")),
+        ("tranche-driver", env!("CARGO_BIN_EXE_tranche-driver")),
+    ] {
+        programs::install(program, bed.at(name));
+    }
     let root = host.root.display();
     let script =
         format!("place='--driver-root={root} --dev-root=/ --proc-root={root}/proc --sys-root={root}/sys'\n{SCRIPT}");

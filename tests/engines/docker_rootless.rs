@@ -87,7 +87,12 @@ fn docker_of_a_user_gives_devices_and_shares() {
     fs::write(bed.at("policy.yaml"), POLICY).unwrap();
     fs::create_dir(bed.at("runtime")).unwrap();
     programs::install(env!("CARGO_BIN_EXE_tranche"), bed.at("tranche"));
-    programs::install(env!("CARGO_BIN_EXE_tranche-broker"), bed.at("tranche-broker"));
+    for (name, program) in [
+        ("tranche-broker", env!("CARGO_BIN_EXE_tranche-broker")),
+        ("tranche-driver", env!("CARGO_BIN_EXE_tranche-driver")),
+    ] {
+        programs::install(program, bed.at(name));
+    }
     programs::install(env!("CARGO_BIN_EXE_tranche-runtime"), bed.at("runtime/tranche-runtime"));
     let reads = Reads::here();
     let root = host.root.display();

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 /// The state of each GPU that was changed, by UUID.
 type Changed = BTreeMap<String, Mig>;
 
-fn path() -> Option<PathBuf> {
+/// The file with them.
+pub(crate) fn path() -> Option<PathBuf> {
     // Beside the file itself where the configuration is a link: what is lost at a boot is not on the disk.
     let config = fs::canonicalize(config::find()?).ok()?;
     Some(config.with_extension("mig.json"))

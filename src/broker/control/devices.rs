@@ -7,6 +7,7 @@ use super::daemon::{Daemon, Processes, Starter};
 use super::device::settle;
 use super::goal::{Goal, goal, is_live, whole};
 use super::journal::Journals;
+use super::nvml::ResidentDriver;
 use super::real::{RealDevice, Tools, now};
 use super::shown::Shown;
 use super::target::ControlTarget;
@@ -50,9 +51,10 @@ pub struct ControlOptions {
     pub state_dir: HostPath,
     /// The directory that has the host's files: `/`, or a copy of another machine.
     pub root: PathBuf,
-    /// This program, which runs as NVML's child and starts daemons: one whose `main` calls
-    /// [`super::nvml::run_if_asked`] and that has the verb `mps run`.
+    /// This program, which starts daemons: one that has the verb `mps run`.
     pub program: PathBuf,
+    /// The program that asks NVML.
+    pub driver: Arc<ResidentDriver>,
     /// The program that starts the unit `tranche-mps@.service`; `None`: daemons are started without systemd.
     pub systemctl: Option<PathBuf>,
     /// How long NVML may take to answer. Without persistence mode, the driver starts the GPUs first.
@@ -101,7 +103,7 @@ impl Control {
             processes: Processes::here()?,
             journals: Journals::open(state_dir)?,
             starter,
-            program: options.program.clone(),
+            driver: Arc::clone(&options.driver),
             nvml_patience: options.nvml_patience,
         };
         tools.journals.remove_left()?;

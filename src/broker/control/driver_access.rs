@@ -5,6 +5,7 @@ use super::nvml::Nvml;
 use super::target::{library, program};
 use crate::facts::Facts;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tranche_core::error::{Error, Result};
 
 /// How the driver is asked, and how its GPUs are changed.
@@ -29,7 +30,7 @@ impl DriverAccess {
             .ok_or_else(|| Error::failed("NVML", "libnvidia-ml.so.1, the driver's library, was not found"))?;
         Ok(Self {
             nvml: Nvml {
-                program: options.program.clone(),
+                driver: Arc::clone(&options.driver),
                 library,
                 patience: options.nvml_patience,
             },

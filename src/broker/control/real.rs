@@ -6,11 +6,11 @@ use super::daemon::{Blocker, Daemon, DaemonError, Defaults, Processes, Starter, 
 use super::device::{ControlledMachine, SeenDaemon};
 use super::goal::Limits;
 use super::journal::Journals;
-use super::nvml::{Nvml, NvmlFailure};
+use super::nvml::{Nvml, NvmlFailure, ResidentDriver};
 use super::shown::Shown;
 use super::target::ControlTarget;
 use super::time_slice;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::process::CgroupState;
@@ -24,8 +24,8 @@ pub(super) struct Tools {
     pub(super) processes: Processes,
     pub(super) journals: Journals,
     pub(super) starter: Starter,
-    /// This program, as NVML's child.
-    pub(super) program: PathBuf,
+    /// The program that asks NVML.
+    pub(super) driver: Arc<ResidentDriver>,
     /// How long NVML may take.
     pub(super) nvml_patience: Duration,
 }
@@ -121,7 +121,7 @@ impl RealDevice<'_> {
         let library = self.target.nvml.clone();
         let library = library.ok_or_else(|| self.failed(&format!("{what}: libnvidia-ml.so.1 was not found")))?;
         Ok(Nvml {
-            program: self.tools.program.clone(),
+            driver: Arc::clone(&self.tools.driver),
             library,
             patience: self.tools.nvml_patience,
         })

@@ -6,9 +6,9 @@ use std::convert::Infallible;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use tranche_core::driver_rights;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::execute::Program;
-use tranche_host::nvml::confine;
 
 /// Executes the control program for the device whose journal is `instance` in `state_dir`. Its environment has the
 /// device, its directories, and where the driver's programs and libraries are.
@@ -47,6 +47,6 @@ pub fn run_daemon(state_dir: &Path, instance: &str) -> Result<Infallible> {
         .stdout(file.try_clone().about(output.display(), "cannot be written")?)
         .stderr(file);
     // Its servers load CUDA.
-    confine().about(control.display(), "cannot be kept from making device nodes")?;
+    driver_rights::give_up().about(control.display(), "cannot be kept from making device nodes")?;
     Err(Error::failed(control.display(), "cannot be executed").from_source(command.replace_this_process()))
 }

@@ -1,7 +1,9 @@
 //! What changes the machine that this program runs on.
 
 use super::ControlOptions;
+use super::nvml::ResidentDriver;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tranche_core::error::{Context, Result};
 use tranche_core::types::HostPath;
 use tranche_state::planning::PlanOptions;
@@ -16,6 +18,7 @@ impl ControlOptions {
             state_dir: HostPath::absolute(&at.state_dir)?,
             root: at.host.roots.root.clone().unwrap_or_else(|| "/".into()),
             program: std::env::current_exe().about("tranche", "its own path is unknown")?,
+            driver: Arc::new(ResidentDriver::new(at.host.discovery.program.clone())),
             systemctl: systemctl(),
             nvml_patience: at.host.discovery.deadline,
         })

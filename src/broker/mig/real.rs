@@ -60,6 +60,7 @@ impl NvmlMachine {
                 _ => ChangeError::Other("it takes effect with the next reset of the GPU".to_owned()),
             });
         };
+        self.nvml.let_go();
         let arguments = ["--gpu-reset", "-i", gpu.as_str()];
         let reset = program::text_of(nvidia_smi, &arguments, &[], "", RESET);
         reset.map_err(|error| ChangeError::Other(format!("nvidia-smi --gpu-reset failed: {error}")))?;

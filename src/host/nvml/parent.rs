@@ -1,9 +1,7 @@
 //! Starts the child, and reads its answer until it is complete or the child is silent for too long.
 
-use super::CHILD_ARGUMENT;
-use super::answer::NvmlStep;
+use super::driver_program;
 use super::process::NvmlProcess;
-use super::question::NvmlQuestion;
 use super::report::{Lines, NvmlReport};
 use super::waiting::{FIRST, Waiting};
 use crate::DiscoveryOptions;
@@ -11,11 +9,12 @@ use crate::findings::Findings;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdout, ExitStatus};
 use std::time::{Duration, Instant};
+use tranche_driver_protocol::{NvmlStep, Question};
 use tranche_plan::inventory::{Degraded, WarningKind};
 
 /// The largest answer, in bytes: more than for 256 GPUs with all their MIG devices. The child of a library that makes
@@ -54,14 +53,17 @@ pub(crate) struct NvmlChild {
 /// # Errors
 /// Returns an error if the program cannot be started.
 pub(crate) fn start(
-    question: NvmlQuestion,
+    question: &Question,
     options: &DiscoveryOptions,
     library: &OsStr,
     shown: &str,
 ) -> io::Result<NvmlChild> {
     let started = Instant::now();
-    let arguments = [OsStr::new(CHILD_ARGUMENT), library, OsStr::new(question.as_str())];
-    let (process, pipe) = NvmlProcess::start(&options.program, &arguments, question.has_processes())?;
+    let program = driver_program(options.program.as_deref())?;
+    let (process, mut questions, pipe) = NvmlProcess::start(&program, &[library], question.has_processes())?;
+    // One that cannot be written has no reader: what is read next says how the program ended. No other one follows.
+    let _ = writeln!(questions, "{}", serde_json::to_string(question)?);
+    drop(questions);
     Ok(NvmlChild {
         process,
         pipe,
@@ -203,28 +205,31 @@ fn how_it_ended(status: io::Result<ExitStatus>, at: &str) -> String {
 mod tests {
     use super::*;
     use crate::programs;
+    use tranche_core::types::PROGRAM_VERSION;
+    use tranche_driver_protocol::Line;
 
     #[test]
     fn a_program_that_is_not_there() {
         let program = tempfile::tempdir().unwrap().path().join("missing");
         let options = DiscoveryOptions {
-            program,
+            program: Some(program),
             ..DiscoveryOptions::default()
         };
-        assert!(start(NvmlQuestion::Inventory, &options, OsStr::new("x"), "x").is_err());
+        assert!(start(&Question::Inventory, &options, OsStr::new("x"), "x").is_err());
     }
 
     /// What comes of a program that does what the shell says: the report, and the warnings.
     fn report(text: &str, silence: Duration) -> (NvmlReport, Vec<String>) {
-        answer_to(NvmlQuestion::Inventory, text, silence)
+        answer_to(&Question::Inventory, text, silence)
     }
 
-    fn answer_to(question: NvmlQuestion, text: &str, silence: Duration) -> (NvmlReport, Vec<String>) {
+    fn answer_to(question: &Question, text: &str, silence: Duration) -> (NvmlReport, Vec<String>) {
         let top = tempfile::tempdir().unwrap();
         let program = top.path().join("program");
-        programs::script(&program, text);
+        let hello = serde_json::to_string(&Line::Hello(PROGRAM_VERSION.to_owned())).unwrap();
+        programs::script(&program, &format!("echo '{hello}'\n{text}"));
         let options = DiscoveryOptions {
-            program,
+            program: Some(program),
             deadline: silence,
             ..DiscoveryOptions::default()
         };
@@ -267,19 +272,30 @@ mod tests {
     #[test]
     fn a_library_that_answers_for_ever_is_ended_if_the_answer_is_for_a_person() {
         let text = "echo '{\"usage\":{\"index\":0}}'; while sleep 0.02; do echo '\"alive\"'; done";
-        let (report, warnings) = answer_to(NvmlQuestion::Usage, text, Duration::from_millis(300));
+        let (report, warnings) = answer_to(&Question::Usage, text, Duration::from_millis(300));
         assert_eq!(warnings, ["NVML gave no complete answer within 0.3 s and was ended"]);
         assert_eq!(report.usage.len(), 1, "what was answered stays");
         assert!(!report.complete);
     }
 
     #[test]
-    fn the_question_is_the_last_argument() {
-        for question in [NvmlQuestion::Inventory, NvmlQuestion::Usage] {
-            let text = format!("[ \"$*\" = '--nvml-child x {}' ] && echo '\"end\"'", question.as_str());
+    fn the_question_is_read_from_standard_input_which_ends_then() {
+        for question in [&Question::Inventory, &Question::Usage] {
+            let text = format!(
+                "[ \"$*\" = x ] && [ \"$(cat)\" = '{}' ] && echo '\"end\"'",
+                serde_json::to_string(question).unwrap()
+            );
             let (report, warnings) = answer_to(question, &text, Duration::from_secs(60));
             assert!(report.complete && warnings.is_empty(), "{warnings:?}");
         }
+    }
+
+    #[test]
+    fn a_program_of_another_version_is_named_and_not_believed() {
+        let text = "echo '{\"hello\":\"9.9\"}'; echo '{\"gpu\":{\"index\":0}}'; echo '\"end\"'";
+        let (report, warnings) = answer_to(&Question::Inventory, text, Duration::from_secs(60));
+        assert!(report.gpus.is_empty() && !report.complete);
+        assert!(warnings[0].contains("is of version 9.9, and this is"), "{warnings:?}");
     }
 
     #[test]

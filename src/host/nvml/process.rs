@@ -2,7 +2,7 @@
 //!
 //! As root, the process runs in a pid namespace of its own (see [`crate::sys::nursery`]). No process can leave it, and
 //! it ends with the parent even if the parent is killed. Only root may make such a namespace, and a question about
-//! processes cannot be asked in one (`NvmlQuestion::has_processes`). For other users and for that question, the process
+//! processes cannot be asked in one (`Question::has_processes`). For other users and for that question, the process
 //! gets a process group and a mark in its environment. Both are inherited, and every process that has one of them is
 //! killed. A process that leaves the group and clears its environment is missed then, and so is one whose starter was
 //! killed together with the parent.
@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -44,13 +44,16 @@ pub struct NvmlProcess {
 /// What the thread that starts the child returns: the child, and whether it has a namespace.
 type Started = io::Result<(Child, bool)>;
 
+/// A process that answers, where its questions are written, and where its answers are read.
+pub type Answering = (NvmlProcess, ChildStdin, ChildStdout);
+
 impl NvmlProcess {
-    /// Starts `program` with these arguments, which make it a child that asks NVML. Returns the process and its output.
+    /// Starts `program` with these arguments. Returns the process, its standard input and its standard output.
     /// With `sees_processes`, it has no pid namespace of its own, in which the driver would show it no process.
     ///
     /// # Errors
     /// Returns an error if the program cannot be started.
-    pub fn start(program: &Path, arguments: &[&OsStr], sees_processes: bool) -> io::Result<(Self, ChildStdout)> {
+    pub fn start(program: &Path, arguments: &[&OsStr], sees_processes: bool) -> io::Result<Answering> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mark = format!("{}-{}", std::process::id(), since.as_nanos());
         let program = program.to_owned();
@@ -70,7 +73,8 @@ impl NvmlProcess {
             let _ = held.recv();
         })?;
         let (mut child, in_nursery) = from_thread.recv().map_err(|_| io::Error::other("its thread ended"))??;
-        let pipe = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (questions, answers) = pipes.ok_or_else(|| io::Error::other("no pipe"))?;
         let group = Pid::from_raw(child.id().cast_signed());
         let process = Self {
             child,
@@ -81,7 +85,7 @@ impl NvmlProcess {
             hold: Some(hold),
             thread: Some(thread),
         };
-        Ok((process, pipe))
+        Ok((process, questions, answers))
     }
 
     /// Whether the process has ended. It is not reaped yet, so no other process can have its number.
@@ -130,7 +134,8 @@ fn spawn(program: &Path, arguments: &[OsString], mark: &str) -> io::Result<Child
     // The caller's environment must not affect the library: it may preload a library or write a trace to a file. The
     // process leads a session, and so also a group.
     let mut child = Program::new(program);
-    child.args(arguments).env(MARK, mark).stdout(Stdio::piped());
+    child.args(arguments).env(MARK, mark);
+    child.stdin(Stdio::piped()).stdout(Stdio::piped());
     child.spawn()
 }
 

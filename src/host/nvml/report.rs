@@ -1,8 +1,9 @@
 //! Puts the child's answer together.
 
-use super::answer::{DriverFacts, GpuFacts, Line, NvmlStep};
-use super::usage::GpuUsage;
+use super::other_version;
 use crate::findings::Findings;
+use tranche_core::types::PROGRAM_VERSION;
+use tranche_driver_protocol::{DriverFacts, GpuFacts, GpuUsage, Line, NvmlStep};
 use tranche_plan::inventory::{Degraded, WarningKind};
 
 /// The child's answer.
@@ -51,16 +52,26 @@ impl Lines {
         self.rest.drain(..begin);
     }
 
+    fn useless(&mut self, why: String, findings: &Findings) {
+        findings.warn_of(WarningKind::Incomplete, "NVML", &why);
+        findings.degrade(Degraded::Nvml { why });
+        self.done = true;
+    }
+
     fn line(&mut self, line: Line, findings: &Findings) {
+        // Nothing of a program of another version is believed, and nothing follows the end.
+        if self.done {
+            return;
+        }
         let report = &mut self.report;
         match line {
             Line::At(step) => self.step = Some(step),
             Line::Alive => {}
-            Line::Useless(why) => {
-                findings.warn_of(WarningKind::Incomplete, "NVML", &why);
-                findings.degrade(Degraded::Nvml { why });
-                self.done = true;
-            }
+            Line::Hello(version) if version == PROGRAM_VERSION => {}
+            Line::Hello(version) => self.useless(other_version(&version), findings),
+            Line::Useless(why) => self.useless(why, findings),
+            // It answers what was not asked.
+            Line::Machine(_) => self.invalid += 1,
             Line::Driver(driver) => report.driver = Some(driver),
             Line::Gpu(gpu) => report.gpus.push(*gpu),
             Line::Usage(usage) => report.usage.push(*usage),

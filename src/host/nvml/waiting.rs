@@ -1,8 +1,8 @@
 //! The message for people while NVML does not answer.
 
-use super::answer::NvmlStep;
 use std::fmt;
 use std::time::Duration;
+use tranche_driver_protocol::NvmlStep;
 
 /// When the first message appears. The others follow each second.
 pub(super) const FIRST: Duration = Duration::from_secs(2);

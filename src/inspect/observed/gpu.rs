@@ -4,7 +4,7 @@ use crate::observe::{self, DeviceProcess};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use tranche_core::types::{Device, DeviceKey, GpuIndex, MemorySize, MigIndex};
-use tranche_host::nvml::{GpuUsage, MemoryUsage, ProcessKind};
+use tranche_driver_protocol::{GpuUsage, MemoryUsage, ProcessKind};
 use tranche_plan::inventory::ComputeMode;
 use tranche_state::held::specs::Specs;
 

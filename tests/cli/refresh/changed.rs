@@ -6,20 +6,20 @@ use crate::support::fake_host::{self, Host};
 use crate::support::programs;
 
 /// A host on this machine, by the options that name its parts, so that engines are asked, too.
-struct Machine {
-    bed: Bed,
+pub(super) struct Machine {
+    pub(super) bed: Bed,
     host: Host,
 }
 
 impl Machine {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let bed = Bed::new();
         let host = fake_host::build(name, &bed.at("root")).unwrap();
         fs::create_dir(bed.at("bin")).unwrap();
         Self { bed, host }
     }
 
-    fn options(&self) -> Vec<String> {
+    pub(super) fn options(&self) -> Vec<String> {
         let root = self.host.root.display();
         vec![
             format!("--driver-root={root}"),

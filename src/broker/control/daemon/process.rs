@@ -272,7 +272,7 @@ mod tests {
             child.wait().unwrap();
             is_daemon
         };
-        std::fs::set_permissions(top.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fs::set_permissions(top.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         assert!(is_daemon(PROGRAM, 0) && is_daemon(SERVER, 0) && is_daemon(SERVER, 65_533));
         for (name, uid) in [("passwd", 0), ("sudo", 65_533), (PROGRAM, 65_533)] {
             assert!(!is_daemon(name, uid), "{name} of user {uid}");

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// `Nvml::builder().init()` loads the library and calls `nvmlInit` in one step. After this function it finds the
 /// library loaded, so a caller can tell a library that hangs while it is loaded from one that hangs in `nvmlInit`. A
 /// failure is not reported here: `init` fails again, with the loader's message.
-pub fn preload(path: &OsStr) {
+pub(crate) fn preload(path: &OsStr) {
     let Ok(path) = CString::new(path.as_bytes()) else {
         return;
     };
@@ -31,7 +31,7 @@ pub fn preload(path: &OsStr) {
 ///
 /// # Errors
 /// Returns NVML's error, or `FailedToLoadSymbol` if the library lacks the function; so do the functions below.
-pub fn gpu_instance(device: &Device<'_>) -> Result<u32, NvmlError> {
+pub(crate) fn gpu_instance(device: &Device<'_>) -> Result<u32, NvmlError> {
     ask(
         device,
         nvml_sym(device.nvml().lib().nvmlDeviceGetGpuInstanceId.as_ref())?,
@@ -40,7 +40,7 @@ pub fn gpu_instance(device: &Device<'_>) -> Result<u32, NvmlError> {
 }
 
 /// The compute instance of a MIG device, within its GPU instance.
-pub fn compute_instance(device: &Device<'_>) -> Result<u32, NvmlError> {
+pub(crate) fn compute_instance(device: &Device<'_>) -> Result<u32, NvmlError> {
     ask(
         device,
         nvml_sym(device.nvml().lib().nvmlDeviceGetComputeInstanceId.as_ref())?,
@@ -49,7 +49,7 @@ pub fn compute_instance(device: &Device<'_>) -> Result<u32, NvmlError> {
 }
 
 /// `nvmlDeviceAddressingModeType_t`; drivers since 580.
-pub fn addressing_mode(device: &Device<'_>) -> Result<u32, NvmlError> {
+pub(crate) fn addressing_mode(device: &Device<'_>) -> Result<u32, NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetAddressingMode.as_ref())?;
     let mode = nvmlDeviceAddressingMode_t {
         // NVML_STRUCT_VERSION: the size of the structure, and its version in the top byte.
@@ -60,7 +60,7 @@ pub fn addressing_mode(device: &Device<'_>) -> Result<u32, NvmlError> {
 }
 
 /// Memory in bytes. nvml-wrapper calls `nvmlDeviceGetMemoryInfo_v2` alone, which drivers before 510 lack.
-pub fn memory(device: &Device<'_>) -> Result<nvmlMemory_t, NvmlError> {
+pub(crate) fn memory(device: &Device<'_>) -> Result<nvmlMemory_t, NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
     let memory = nvmlMemory_t {
         total: 0,
@@ -72,7 +72,7 @@ pub fn memory(device: &Device<'_>) -> Result<nvmlMemory_t, NvmlError> {
 
 /// A list of processes that use a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProcessList {
+pub(crate) enum ProcessList {
     /// Those with a compute context.
     Compute,
     /// Those with a graphics context.
@@ -83,7 +83,7 @@ pub enum ProcessList {
 
 /// The processes of a list. nvml-wrapper has no room for processes that start between its two calls, and calls the
 /// third version of each function alone, which drivers before 510 lack. The second version fills the same structure.
-pub fn processes(device: &Device<'_>, of: ProcessList) -> Result<Vec<nvmlProcessInfo_t>, NvmlError> {
+pub(crate) fn processes(device: &Device<'_>, of: ProcessList) -> Result<Vec<nvmlProcessInfo_t>, NvmlError> {
     let lib = device.nvml().lib();
     let (third, second) = match of {
         ProcessList::Compute => (
@@ -111,7 +111,7 @@ pub fn processes(device: &Device<'_>, of: ProcessList) -> Result<Vec<nvmlProcess
 }
 
 /// The samples of the last `span` of processes that ran a kernel; none if no process did.
-pub fn process_utilization(
+pub(crate) fn process_utilization(
     device: &Device<'_>,
     span: Duration,
 ) -> Result<Vec<nvmlProcessUtilizationSample_t>, NvmlError> {
@@ -160,7 +160,7 @@ struct CurrentLimits {
 /// The functions that limit the memory of a GPU for the processes of a cgroup (version 2). Drivers have them since 615,
 /// and nvml-wrapper-sys does not list them, so they are looked up by name. The structures have no version field (nvml.h
 /// of CUDA 13.4). They refuse the handle of a MIG device, and setting needs root.
-pub struct CgroupLimits {
+pub(crate) struct CgroupLimits {
     set: unsafe extern "C" fn(nvmlDevice_t, *mut NewLimits) -> nvmlReturn_t,
     get: unsafe extern "C" fn(nvmlDevice_t, *mut CurrentLimits) -> nvmlReturn_t,
 }
@@ -170,7 +170,7 @@ impl CgroupLimits {
     ///
     /// # Errors
     /// Returns `FailedToLoadSymbol` if the library lacks one of them.
-    pub fn of(nvml: &Nvml) -> Result<Self, NvmlError> {
+    pub(crate) fn of(nvml: &Nvml) -> Result<Self, NvmlError> {
         let library = &nvml.lib().__library;
         // SAFETY: nvml.h declares these two functions with these types. They are called with handles of this library
         // only while it is loaded, because a handle borrows from `Nvml`.
@@ -188,7 +188,7 @@ impl CgroupLimits {
     ///
     /// # Errors
     /// Returns NVML's error.
-    pub fn set(&self, device: &Device<'_>, cgroup: &CStr, bytes: Option<u64>) -> Result<(), NvmlError> {
+    pub(crate) fn set(&self, device: &Device<'_>, cgroup: &CStr, bytes: Option<u64>) -> Result<(), NvmlError> {
         let mut limits = NewLimits {
             name_space: cgroup.as_ptr(),
             soft: 0,
@@ -202,7 +202,7 @@ impl CgroupLimits {
     ///
     /// # Errors
     /// Returns NVML's error.
-    pub fn get(&self, device: &Device<'_>, cgroup: &CStr) -> Result<Option<u64>, NvmlError> {
+    pub(crate) fn get(&self, device: &Device<'_>, cgroup: &CStr) -> Result<Option<u64>, NvmlError> {
         let mut limits = CurrentLimits {
             name_space: cgroup.as_ptr(),
             soft: 0,

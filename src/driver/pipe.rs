@@ -1,8 +1,6 @@
-//! The child's end of the pipe.
+//! The end of the pipe into which answers go.
 
-use super::answer::Line;
-use super::confine;
-use super::convert::{meaning, missing_function};
+use crate::convert::{meaning, missing_function};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, setrlimit};
 use nvml_wrapper::error::NvmlError;
@@ -12,13 +10,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+use tranche_core::driver_rights;
+use tranche_driver_protocol::Line;
 
-/// While the library answers, the parent hears from the child at least this often. A fast library is not slowed down by
-/// one line for each call.
+/// While the library answers, the parent hears from the program at least this often. A fast library is not slowed down
+/// by one line for each call.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(20);
 
-/// Where the child writes its answer.
-pub struct Pipe {
+/// Where answers are written.
+pub(crate) struct Pipe {
     file: File,
     /// Missing functions that were reported already.
     missing: BTreeSet<String>,
@@ -31,7 +31,7 @@ impl Pipe {
     ///
     /// # Errors
     /// Returns `BrokenPipe` if the parent has ended, or the kernel's error.
-    pub fn take() -> io::Result<Self> {
+    pub(crate) fn take() -> io::Result<Self> {
         // The parent reports a crash, so core files would only fill the disk. With a limit of one byte, the kernel does
         // not start a program for core files either; with a limit of zero it does (core(5)). PR_SET_DUMPABLE is
         // not an alternative: it would hide from an ordinary user the processes that the library forks, which
@@ -45,7 +45,7 @@ impl Pipe {
         }
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         nix::unistd::dup2_stdout(OpenOptions::new().write(true).open("/dev/null")?)?;
-        confine::enter()?;
+        driver_rights::give_up()?;
         Ok(Self {
             file,
             missing: BTreeSet::new(),
@@ -55,7 +55,7 @@ impl Pipe {
 
     /// Writes one line at once, because the next call of the library may not return. Without a reader, the process
     /// ends.
-    pub fn write(&mut self, line: &impl Serialize) {
+    pub(crate) fn write(&mut self, line: &impl Serialize) {
         self.written = Instant::now();
         let text = serde_json::to_string(line).map(|text| text + "\n");
         if text.is_ok_and(|text| self.file.write_all(text.as_bytes()).is_ok()) {
@@ -65,7 +65,7 @@ impl Pipe {
     }
 
     /// Reports that the library has answered, if nothing was written for a while.
-    pub(super) fn alive(&mut self) {
+    pub(crate) fn alive(&mut self) {
         if self.written.elapsed() >= SIGN_OF_LIFE {
             self.write(&Line::Alive);
         }
@@ -73,7 +73,7 @@ impl Pipe {
 
     /// The value of a call about `object`. An error is reported, unless the device lacks the feature, as most GPUs lack
     /// some.
-    pub(super) fn value<T>(&mut self, object: &str, what: &str, answer: Result<T, NvmlError>) -> Option<T> {
+    pub(crate) fn value<T>(&mut self, object: &str, what: &str, answer: Result<T, NvmlError>) -> Option<T> {
         self.alive();
         let error = match answer {
             Ok(value) => return Some(value),

@@ -20,12 +20,12 @@ const GIVEN_UP: [Capability; 2] = [Capability::CAP_MKNOD, Capability::CAP_SYS_MO
 ///
 /// # Errors
 /// Returns the kernel's error. The library must not be loaded then.
-pub fn enter() -> io::Result<()> {
+pub fn give_up() -> io::Result<()> {
     set_no_new_privs()?;
-    give_up().map_err(io::Error::other)
+    without_nodes().map_err(io::Error::other)
 }
 
-fn give_up() -> Result<(), CapsError> {
+fn without_nodes() -> Result<(), CapsError> {
     // The ambient set, which older kernels lack, loses what the inheritable set loses.
     for set in [CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         let mut left = caps::read(None, set)?;

@@ -1,19 +1,22 @@
-//! The child's answer: one JSON value per line, so that everything before a hang or a crash can be read.
+//! Answers: one JSON value per line, so that everything before a hang or a crash can be read.
 
-use super::usage::GpuUsage;
+use crate::machine::MachineAnswer;
+use crate::usage::GpuUsage;
 use serde::{Deserialize, Serialize};
 use tranche_core::types::PciAddress;
 use tranche_plan::inventory::{AddressingMode, Architecture, ComputeMode, MigState, VirtualizationMode};
 
 /// The driver's minors end at 255, so a host cannot have more GPUs. A library that reports more is not used.
-pub(crate) const MAX_GPUS: u32 = 256;
+pub const MAX_GPUS: u32 = 256;
 /// A GPU has at most eight GPU instances with at most eight compute instances.
-pub(crate) const MAX_MIG_DEVICES: u32 = 64;
+pub const MAX_MIG_DEVICES: u32 = 64;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Line {
+pub enum Line {
+    /// The first line: the version of the program.
+    Hello(String),
     /// The step that begins now. If nothing follows, this step hung or crashed.
     At(NvmlStep),
     /// A call returned: the library is slow, but not stuck.
@@ -27,19 +30,31 @@ pub(crate) enum Line {
     /// What a GPU does now.
     Usage(Box<GpuUsage>),
     /// A GPU that does not answer.
-    Lost { index: u32, why: String },
+    Lost {
+        /// NVML's index.
+        index: u32,
+        /// What NVML said.
+        why: String,
+    },
     /// A function that the library lacks; reported once.
     Missing(String),
     /// A call that failed although it should work.
-    Problem { object: String, text: String },
-    /// Every question was asked.
+    Problem {
+        /// The GPU or the MIG device, or NVML.
+        object: String,
+        /// What is not known.
+        text: String,
+    },
+    /// The answer to a question about the machine.
+    Machine(Box<MachineAnswer>),
+    /// The answer to a question is complete.
     End,
 }
 
-/// A step of the child.
+/// A step of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum NvmlStep {
+pub enum NvmlStep {
     /// Loading the library.
     Load,
     /// `nvmlInit`
@@ -63,7 +78,7 @@ impl std::fmt::Display for NvmlStep {
 
 /// The driver, as NVML reports it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct DriverFacts {
+pub struct DriverFacts {
     /// `nvmlSystemGetDriverVersion`
     pub version: Option<String>,
     /// 1000 × major + 10 × minor.
@@ -78,13 +93,18 @@ pub(crate) struct DriverFacts {
 /// A GPU, as NVML reports it. Its strings are not checked yet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct GpuFacts {
+pub struct GpuFacts {
     /// NVML's index.
     pub index: u32,
+    /// Of its device node.
     pub minor: Option<u32>,
+    /// Its UUID.
     pub uuid: Option<String>,
+    /// Its PCI address.
     pub pci: Option<String>,
+    /// Its name.
     pub name: Option<String>,
+    /// Its architecture.
     pub architecture: Option<Architecture>,
     /// Major, minor.
     pub compute_capability: Option<(i32, i32)>,
@@ -94,17 +114,23 @@ pub(crate) struct GpuFacts {
     pub memory: Option<u64>,
     /// Whether NVML says that its memory cannot be asked for: the GPU has none of its own.
     pub uses_system_memory: bool,
+    /// Its MIG mode.
     pub mig: Option<MigState>,
+    /// Who may use it at the same time.
     pub compute_mode: Option<ComputeMode>,
+    /// Whether the driver keeps it initialised.
     pub persistence: Option<bool>,
+    /// How it addresses the memory of the machine.
     pub addressing: Option<AddressingMode>,
+    /// Whether it is that of a virtual machine.
     pub virtualization: Option<VirtualizationMode>,
+    /// Its MIG devices.
     pub mig_devices: Vec<MigFacts>,
 }
 
 impl GpuFacts {
     /// The PCI address, if it is valid.
-    pub(crate) fn pci_address(&self) -> Option<PciAddress> {
+    pub fn pci_address(&self) -> Option<PciAddress> {
         self.pci.as_deref()?.parse().ok()
     }
 }
@@ -112,15 +138,23 @@ impl GpuFacts {
 /// A MIG device, as NVML reports it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct MigFacts {
+pub struct MigFacts {
     /// NVML's index within the GPU.
     pub index: u32,
+    /// Its UUID.
     pub uuid: Option<String>,
+    /// Its name.
     pub name: Option<String>,
+    /// Its GPU instance.
     pub gpu_instance: Option<u32>,
+    /// Its compute instance, within the GPU instance.
     pub compute_instance: Option<u32>,
+    /// Its memory, in MiB.
     pub memory_mib: Option<u64>,
+    /// Slices of the GPU instance.
     pub gpu_slices: Option<u32>,
+    /// Slices of the compute instance.
     pub compute_slices: Option<u32>,
+    /// Streaming multiprocessors.
     pub sms: Option<u32>,
 }

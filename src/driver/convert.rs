@@ -12,7 +12,7 @@ use tranche_plan::inventory::{AddressingMode, Architecture, ComputeMode, MigMode
 /// nvml-wrapper reads up to the first NUL byte, wherever that is, so a library that writes none makes it read beyond
 /// the buffer. That is one reason why NVML is asked in a process of its own: it may crash there. A string that ends in
 /// its buffer is shorter than the buffer, so a longer one is known to be wrong and is never passed on.
-pub(super) fn bounded(text: Result<String, NvmlError>, room: u32) -> Result<String, NvmlError> {
+pub(crate) fn bounded(text: Result<String, NvmlError>, room: u32) -> Result<String, NvmlError> {
     let max_len = room as usize - 1;
     let text = text?;
     match text.len() {
@@ -23,7 +23,7 @@ pub(super) fn bounded(text: Result<String, NvmlError>, room: u32) -> Result<Stri
 
 /// Returns `None` for a value that nvml-wrapper does not know: the driver is newer than this program, which is not an
 /// error. nvml-wrapper uses the same variant for NVML's newer error codes, which stay errors.
-pub(super) fn or_unknown<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
+pub(crate) fn or_unknown<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
     match answer {
         // The last error code that nvml-wrapper has a name for.
         Err(NvmlError::UnexpectedVariant(value)) if value <= ffi::nvmlReturn_enum_NVML_ERROR_VGPU_ECC_NOT_SUPPORTED => {
@@ -34,7 +34,7 @@ pub(super) fn or_unknown<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, N
 }
 
 /// Whether this error means that the GPU is gone, and not that it does not answer one question.
-pub(super) fn is_lost(error: &NvmlError) -> bool {
+pub(crate) fn is_lost(error: &NvmlError) -> bool {
     matches!(
         error,
         NvmlError::GpuLost
@@ -44,7 +44,7 @@ pub(super) fn is_lost(error: &NvmlError) -> bool {
 }
 
 /// The function that the library lacks, if this is the error. The loader's message ends with the name.
-pub(super) fn missing_function(error: &NvmlError) -> Option<&str> {
+pub(crate) fn missing_function(error: &NvmlError) -> Option<&str> {
     match error {
         NvmlError::FailedToLoadSymbol(message) => message.rsplit(' ').next(),
         _ => None,
@@ -53,7 +53,7 @@ pub(super) fn missing_function(error: &NvmlError) -> Option<&str> {
 
 /// What an error means, and what to do about it (nvml.h, `nvmlReturn_t`). The library's own `nvmlErrorString` is not
 /// called: it returns a pointer that would have to be trusted.
-pub fn meaning(error: &NvmlError) -> String {
+pub(crate) fn meaning(error: &NvmlError) -> String {
     let text = match error {
         NvmlError::NoPermission => "no permission; is the device node open to this user?",
         NvmlError::DriverNotLoaded => {
@@ -82,7 +82,7 @@ pub fn meaning(error: &NvmlError) -> String {
     text.to_owned()
 }
 
-pub(super) fn architecture(value: DeviceArchitecture) -> Option<Architecture> {
+pub(crate) fn architecture(value: DeviceArchitecture) -> Option<Architecture> {
     Some(match value {
         DeviceArchitecture::Kepler => Architecture::Kepler,
         DeviceArchitecture::Maxwell => Architecture::Maxwell,
@@ -98,7 +98,7 @@ pub(super) fn architecture(value: DeviceArchitecture) -> Option<Architecture> {
 }
 
 /// MIG mode as the inventory has it; `None` for one that this version does not know.
-pub fn mig_state(mode: structs::MigMode) -> Option<MigState> {
+pub(crate) fn mig_state(mode: structs::MigMode) -> Option<MigState> {
     let mode_of = |code| match code {
         ffi::NVML_DEVICE_MIG_DISABLE => Some(MigMode::Disabled),
         ffi::NVML_DEVICE_MIG_ENABLE => Some(MigMode::Enabled),
@@ -111,7 +111,7 @@ pub fn mig_state(mode: structs::MigMode) -> Option<MigState> {
 }
 
 /// The compute mode as the inventory has it; `None` for one that this version does not know.
-pub fn compute_mode(mode: wrapper::ComputeMode) -> Option<ComputeMode> {
+pub(crate) fn compute_mode(mode: wrapper::ComputeMode) -> Option<ComputeMode> {
     Some(match mode {
         wrapper::ComputeMode::Default => ComputeMode::Default,
         wrapper::ComputeMode::ExclusiveThread => ComputeMode::ExclusiveThread,
@@ -120,7 +120,7 @@ pub fn compute_mode(mode: wrapper::ComputeMode) -> Option<ComputeMode> {
     })
 }
 
-pub(super) fn addressing(code: u32) -> Option<AddressingMode> {
+pub(crate) fn addressing(code: u32) -> Option<AddressingMode> {
     Some(match code {
         ffi::nvmlDeviceAddressingModeType_t_NVML_DEVICE_ADDRESSING_MODE_NONE => AddressingMode::None,
         ffi::nvmlDeviceAddressingModeType_t_NVML_DEVICE_ADDRESSING_MODE_HMM => AddressingMode::Hmm,
@@ -130,7 +130,7 @@ pub(super) fn addressing(code: u32) -> Option<AddressingMode> {
 }
 
 /// The virtualization mode as the inventory has it; `None` for one that this version does not know.
-pub fn virtualization(mode: wrapper::GpuVirtualizationMode) -> Option<VirtualizationMode> {
+pub(crate) fn virtualization(mode: wrapper::GpuVirtualizationMode) -> Option<VirtualizationMode> {
     Some(match mode {
         wrapper::GpuVirtualizationMode::Bare => VirtualizationMode::None,
         wrapper::GpuVirtualizationMode::PassThrough => VirtualizationMode::Passthrough,

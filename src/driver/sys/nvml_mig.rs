@@ -16,11 +16,11 @@ use std::ffi::c_uint;
 use std::ptr::null_mut;
 
 /// A profile of GPU instances, with the name that NVML has for it: drivers since 510 have names.
-pub struct RawProfile {
+pub(crate) struct RawProfile {
     /// What both versions of the structure have.
-    pub info: nvmlGpuInstanceProfileInfo_t,
+    pub(crate) info: nvmlGpuInstanceProfileInfo_t,
     /// The bytes of the name, up to the first NUL.
-    pub name: Option<Vec<u8>>,
+    pub(crate) name: Option<Vec<u8>>,
 }
 
 /// The profile with NVML's number `index` (`NVML_GPU_INSTANCE_PROFILE_*`).
@@ -28,7 +28,7 @@ pub struct RawProfile {
 /// # Errors
 /// Returns NVML's error: `InvalidArg` for a number beyond those that the library knows, `NotSupported` for a profile
 /// that the GPU does not have. `FailedToLoadSymbol` if the library lacks the function; so do the functions below.
-pub fn profile(device: &Device<'_>, index: u32) -> Result<RawProfile, NvmlError> {
+pub(crate) fn profile(device: &Device<'_>, index: u32) -> Result<RawProfile, NvmlError> {
     let lib = device.nvml().lib();
     let Ok(named) = nvml_sym(lib.nvmlDeviceGetGpuInstanceProfileInfoV.as_ref()) else {
         let call = nvml_sym(lib.nvmlDeviceGetGpuInstanceProfileInfo.as_ref())?;
@@ -64,7 +64,7 @@ pub fn profile(device: &Device<'_>, index: u32) -> Result<RawProfile, NvmlError>
 ///
 /// # Errors
 /// As [`profile`].
-pub fn placements(device: &Device<'_>, id: u32) -> Result<Vec<nvmlGpuInstancePlacement_t>, NvmlError> {
+pub(crate) fn placements(device: &Device<'_>, id: u32) -> Result<Vec<nvmlGpuInstancePlacement_t>, NvmlError> {
     let lib = device.nvml().lib();
     let call = nvml_sym(lib.nvmlDeviceGetGpuInstancePossiblePlacements_v2.as_ref())
         .or_else(|_| nvml_sym(lib.nvmlDeviceGetGpuInstancePossiblePlacements.as_ref()))?;
@@ -73,21 +73,9 @@ pub fn placements(device: &Device<'_>, id: u32) -> Result<Vec<nvmlGpuInstancePla
     list(empty, |count, to| unsafe { call(device.handle(), id, to, count) })
 }
 
-/// How many more instances of the profile with the driver's number `id` can be created.
-///
-/// # Errors
-/// As [`profile`]; `NotSupported` while MIG mode is off.
-pub fn remaining(device: &Device<'_>, id: u32) -> Result<u32, NvmlError> {
-    let call = nvml_sym(device.nvml().lib().nvmlDeviceGetGpuInstanceRemainingCapacity.as_ref())?;
-    let mut count = 0;
-    // SAFETY: nvml.h declares the function with these types; the pointer is to a valid number.
-    nvml_try(unsafe { call(device.handle(), id, &raw mut count) })?;
-    Ok(count)
-}
-
 /// A GPU instance. It must not outlive the library.
 #[derive(Clone, Copy)]
-pub struct GpuInstanceHandle<'n> {
+pub(crate) struct GpuInstanceHandle<'n> {
     lib: &'n NvmlLib,
     handle: nvmlGpuInstance_t,
 }
@@ -96,7 +84,7 @@ pub struct GpuInstanceHandle<'n> {
 ///
 /// # Errors
 /// As [`remaining`].
-pub fn gpu_instances<'n>(device: &'n Device<'n>, id: u32) -> Result<Vec<GpuInstanceHandle<'n>>, NvmlError> {
+pub(crate) fn gpu_instances<'n>(device: &'n Device<'n>, id: u32) -> Result<Vec<GpuInstanceHandle<'n>>, NvmlError> {
     let lib = device.nvml().lib();
     let call = nvml_sym(lib.nvmlDeviceGetGpuInstances.as_ref())?;
     // SAFETY: nvml.h declares the function with these types. It has no way to report that the room is too small, and
@@ -113,7 +101,7 @@ pub fn gpu_instances<'n>(device: &'n Device<'n>, id: u32) -> Result<Vec<GpuInsta
 ///
 /// # Errors
 /// As [`profile`]; `NotFound` if it does not exist.
-pub fn gpu_instance_by_id<'n>(device: &'n Device<'n>, id: u32) -> Result<GpuInstanceHandle<'n>, NvmlError> {
+pub(crate) fn gpu_instance_by_id<'n>(device: &'n Device<'n>, id: u32) -> Result<GpuInstanceHandle<'n>, NvmlError> {
     let lib = device.nvml().lib();
     let call = nvml_sym(lib.nvmlDeviceGetGpuInstanceById.as_ref())?;
     let mut handle = null_mut();
@@ -127,7 +115,11 @@ pub fn gpu_instance_by_id<'n>(device: &'n Device<'n>, id: u32) -> Result<GpuInst
 ///
 /// # Errors
 /// As [`profile`]; `InsufficientResources` if it is occupied, `InvalidArg` if it is no place of the profile.
-pub fn create_gpu_instance(device: &Device<'_>, id: u32, place: nvmlGpuInstancePlacement_t) -> Result<(), NvmlError> {
+pub(crate) fn create_gpu_instance(
+    device: &Device<'_>,
+    id: u32,
+    place: nvmlGpuInstancePlacement_t,
+) -> Result<(), NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceCreateGpuInstanceWithPlacement.as_ref())?;
     let mut handle = null_mut();
     // SAFETY: nvml.h declares the function with these types; both pointers are valid until it returns.
@@ -139,7 +131,7 @@ impl<'n> GpuInstanceHandle<'n> {
     ///
     /// # Errors
     /// As [`profile`].
-    pub fn info(&self) -> Result<nvmlGpuInstanceInfo_t, NvmlError> {
+    pub(crate) fn info(&self) -> Result<nvmlGpuInstanceInfo_t, NvmlError> {
         let call = nvml_sym(self.lib.nvmlGpuInstanceGetInfo.as_ref())?;
         let mut info = nvmlGpuInstanceInfo_t {
             device: null_mut(),
@@ -156,7 +148,7 @@ impl<'n> GpuInstanceHandle<'n> {
     ///
     /// # Errors
     /// As [`profile`]; `InUse` if it has compute instances, or if a process uses it.
-    pub fn destroy(self) -> Result<(), NvmlError> {
+    pub(crate) fn destroy(self) -> Result<(), NvmlError> {
         let call = nvml_sym(self.lib.nvmlGpuInstanceDestroy.as_ref())?;
         // SAFETY: nvml.h declares the function with this type. The handle is not used again.
         nvml_try(unsafe { call(self.handle) })
@@ -166,7 +158,7 @@ impl<'n> GpuInstanceHandle<'n> {
     ///
     /// # Errors
     /// As [`profile`].
-    pub fn compute_profile(&self, index: u32) -> Result<nvmlComputeInstanceProfileInfo_t, NvmlError> {
+    pub(crate) fn compute_profile(&self, index: u32) -> Result<nvmlComputeInstanceProfileInfo_t, NvmlError> {
         let call = nvml_sym(self.lib.nvmlGpuInstanceGetComputeInstanceProfileInfo.as_ref())?;
         // SAFETY: all fields are numbers, for which zero is a value.
         let mut info: nvmlComputeInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
@@ -179,7 +171,7 @@ impl<'n> GpuInstanceHandle<'n> {
     ///
     /// # Errors
     /// As [`profile`].
-    pub fn compute_instances(&self, id: u32) -> Result<Vec<nvmlComputeInstanceInfo_t>, NvmlError> {
+    pub(crate) fn compute_instances(&self, id: u32) -> Result<Vec<nvmlComputeInstanceInfo_t>, NvmlError> {
         let call = nvml_sym(self.lib.nvmlGpuInstanceGetComputeInstances.as_ref())?;
         // SAFETY: nvml.h declares the function with these types, and a GPU instance has at most eight.
         let handles = list(null_mut(), |count, to| unsafe { call(self.handle, id, to, count) })?;
@@ -206,7 +198,11 @@ impl<'n> GpuInstanceHandle<'n> {
     ///
     /// # Errors
     /// As [`create_gpu_instance`].
-    pub fn create_compute(&self, id: u32, place: Option<nvmlComputeInstancePlacement_t>) -> Result<(), NvmlError> {
+    pub(crate) fn create_compute(
+        &self,
+        id: u32,
+        place: Option<nvmlComputeInstancePlacement_t>,
+    ) -> Result<(), NvmlError> {
         let mut handle = null_mut();
         let placed = self.lib.nvmlGpuInstanceCreateComputeInstanceWithPlacement.as_ref();
         if let (Some(place), Ok(call)) = (place, placed) {
@@ -222,7 +218,7 @@ impl<'n> GpuInstanceHandle<'n> {
     ///
     /// # Errors
     /// As [`profile`]; `InUse` if a process uses it, `NotFound` if it does not exist.
-    pub fn destroy_compute(&self, id: u32) -> Result<(), NvmlError> {
+    pub(crate) fn destroy_compute(&self, id: u32) -> Result<(), NvmlError> {
         let find = nvml_sym(self.lib.nvmlGpuInstanceGetComputeInstanceById.as_ref())?;
         let destroy = nvml_sym(self.lib.nvmlComputeInstanceDestroy.as_ref())?;
         let mut handle = null_mut();
@@ -238,7 +234,7 @@ impl<'n> GpuInstanceHandle<'n> {
 ///
 /// # Errors
 /// As [`profile`].
-pub fn set_mig_mode(device: &Device<'_>, is_on: bool) -> Result<Result<(), NvmlError>, NvmlError> {
+pub(crate) fn set_mig_mode(device: &Device<'_>, is_on: bool) -> Result<Result<(), NvmlError>, NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceSetMigMode.as_ref())?;
     let mut activation: nvmlReturn_t = 0;
     // SAFETY: nvml.h declares the function with these types; the pointer is to a valid number.
@@ -251,7 +247,7 @@ pub fn set_mig_mode(device: &Device<'_>, is_on: bool) -> Result<Result<(), NvmlE
 ///
 /// # Errors
 /// As [`profile`]; `NotSupported` or `InvalidArg` from drivers that do not know the field.
-pub fn is_resetless(device: &Device<'_>) -> Result<bool, NvmlError> {
+pub(crate) fn is_resetless(device: &Device<'_>) -> Result<bool, NvmlError> {
     const FIELD: u32 = 184;
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetFieldValues.as_ref())?;
     let mut value = nvmlFieldValue_t {

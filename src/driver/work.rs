@@ -1,15 +1,15 @@
-//! What the process that asks NVML finds out about who works.
+//! Who works on a GPU.
 
+use crate::convert::meaning;
+use crate::sys::nvml::process_utilization;
 use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings::NVML_DEVICE_MIG_ENABLE;
 use std::time::Duration;
-use tranche_host::nvml::meaning;
-use tranche_host::sys::nvml::process_utilization;
 use tranche_plan::idle::{GpuWork, SPAN};
 
 /// Which processes worked on `device` in the last [`SPAN`] seconds, or why NVML does not say it.
-pub(super) fn of(device: &Device<'_>) -> Result<GpuWork, String> {
+pub(crate) fn of(device: &Device<'_>) -> Result<GpuWork, String> {
     if device
         .mig_mode()
         .is_ok_and(|mode| mode.current == NVML_DEVICE_MIG_ENABLE)

@@ -1,65 +1,21 @@
-//! The process that asks NVML.
+//! What the driver and its GPUs are.
 
-use super::CHILD_ARGUMENT;
-use super::answer::{DriverFacts, GpuFacts, Line, MAX_GPUS, MAX_MIG_DEVICES, MigFacts, NvmlStep};
-use super::convert::{
+use crate::convert::{
     addressing, architecture, bounded, compute_mode, is_lost, meaning, mig_state, or_unknown, virtualization,
 };
-use super::pipe::Pipe;
-use super::question::NvmlQuestion;
-use super::usage;
+use crate::pipe::Pipe;
 use crate::sys::nvml;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as ffi;
-use std::ffi::OsStr;
-use std::process::ExitCode;
+use tranche_driver_protocol::{DriverFacts, GpuFacts, Line, MAX_GPUS, MAX_MIG_DEVICES, MigFacts, NvmlStep};
 use tranche_plan::inventory::MigMode;
-
-/// Runs as the child if the program was started as one. A program that calls [`super::super::discover`] with itself as
-/// [`super::super::DiscoveryOptions::program`] calls this before anything else in its `main`.
-///
-/// The answer goes through the pipe; the exit code only shows whether the pipe worked.
-pub fn run_if_asked() -> Option<ExitCode> {
-    let mut args = std::env::args_os().skip(1);
-    if args.next()? != CHILD_ARGUMENT {
-        return None;
-    }
-    let library = args.next()?;
-    let question = args.next().and_then(|word| NvmlQuestion::of(word.to_str()?))?;
-    let Ok(mut out) = Pipe::take() else {
-        return Some(ExitCode::FAILURE);
-    };
-    ask(question, &library, &mut out);
-    Some(ExitCode::SUCCESS)
-}
-
-fn ask(question: NvmlQuestion, library: &OsStr, out: &mut Pipe) {
-    out.write(&Line::At(NvmlStep::Load));
-    nvml::preload(library);
-    out.write(&Line::At(NvmlStep::Init));
-    let nvml = match Nvml::builder().lib_path(library).init() {
-        Ok(nvml) => nvml,
-        Err(NvmlError::LibloadingError(e)) => return out.write(&Line::Useless(format!("cannot be loaded: {e}"))),
-        Err(e) => return out.write(&Line::Useless(format!("nvmlInit: {}", meaning(&e)))),
-    };
-    let asked = match question {
-        NvmlQuestion::Inventory => ask_driver(&nvml, out),
-        NvmlQuestion::Usage => usage::ask(&nvml, out),
-    };
-    out.write(&asked.map_or_else(Line::Useless, |()| Line::End));
-    // The answer is complete, so the result of the shutdown does not matter. Without the function, dropping panics.
-    match nvml.lib().nvmlShutdown.is_ok() {
-        true => drop(nvml),
-        false => std::mem::forget(nvml),
-    }
-}
 
 /// Asks about the driver and its GPUs.
 ///
 /// # Errors
 /// Returns why the library cannot be used.
-fn ask_driver(nvml: &Nvml, out: &mut Pipe) -> Result<(), String> {
+pub(crate) fn ask(nvml: &Nvml, out: &mut Pipe) -> Result<(), String> {
     out.write(&Line::At(NvmlStep::Driver));
     let version = bounded(nvml.sys_driver_version(), ffi::NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE);
     let version = out.value("NVML", "driver version", version);
@@ -161,7 +117,7 @@ fn ask_mig(object: &str, index: u32, device: &Device<'_>, out: &mut Pipe) -> Mig
 }
 
 /// The answer, or the error if it means that the GPU is gone.
-pub(super) fn unless_lost<T>(answer: Result<T, NvmlError>) -> Result<Result<T, NvmlError>, NvmlError> {
+pub(crate) fn unless_lost<T>(answer: Result<T, NvmlError>) -> Result<Result<T, NvmlError>, NvmlError> {
     match answer {
         Err(e) if is_lost(&e) => Err(e),
         answer => Ok(answer),

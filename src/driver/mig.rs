@@ -1,17 +1,17 @@
-//! What the process that asks NVML does for MIG.
+//! What is asked and changed of MIG.
 
+use crate::convert::{meaning, mig_state, virtualization};
+use crate::sys::nvml::{ProcessList, compute_instance, gpu_instance, processes};
+use crate::sys::nvml_mig::{
+    GpuInstanceHandle, RawProfile, create_gpu_instance, gpu_instance_by_id, gpu_instances, is_resetless, placements,
+    profile, set_mig_mode,
+};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{
     nvmlComputeInstancePlacement_t, nvmlGpuInstanceInfo_t, nvmlGpuInstancePlacement_t, nvmlGpuInstanceProfileInfo_t,
 };
 use tranche_core::types::{ComputeInstanceId, GpuIndex, GpuInstanceId, MemorySize, MigProfile};
-use tranche_host::nvml::{meaning, mig_state, virtualization};
-use tranche_host::sys::nvml::{ProcessList, compute_instance, gpu_instance, processes};
-use tranche_host::sys::nvml_mig::{
-    GpuInstanceHandle, RawProfile, create_gpu_instance, gpu_instance_by_id, gpu_instances, is_resetless, placements,
-    profile, set_mig_mode,
-};
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::{
     ComputeInstance, ComputeProfile, ComputeProfileId, ComputeProfileIndex, Engines, GpuInstance, InstanceProfile,
@@ -25,7 +25,7 @@ const MOST_PROFILES: u32 = 64;
 const NO_INSTANCE: u32 = u32::MAX;
 
 /// The PCI ids of the GPUs that answer.
-pub(super) fn models(nvml: &Nvml) -> Result<Vec<(GpuIndex, PciModel)>, NvmlError> {
+pub(crate) fn models(nvml: &Nvml) -> Result<Vec<(GpuIndex, PciModel)>, NvmlError> {
     let of = |index| {
         let pci = nvml.device_by_index(index).and_then(|device| device.pci_info()).ok()?;
         let model = PciModel {
@@ -38,7 +38,7 @@ pub(super) fn models(nvml: &Nvml) -> Result<Vec<(GpuIndex, PciModel)>, NvmlError
 }
 
 /// All GPUs that have MIG, and a line for each that does not say what it has.
-pub(super) fn gpus(nvml: &Nvml) -> Result<(Vec<MigGpu>, Vec<String>), NvmlError> {
+pub(crate) fn gpus(nvml: &Nvml) -> Result<(Vec<MigGpu>, Vec<String>), NvmlError> {
     let (mut gpus, mut problems) = (Vec::new(), Vec::new());
     for index in 0..nvml.device_count()? {
         let device = nvml.device_by_index(index);
@@ -56,7 +56,7 @@ pub(super) fn gpus(nvml: &Nvml) -> Result<(Vec<MigGpu>, Vec<String>), NvmlError>
 }
 
 /// What `device` has.
-pub(super) fn gpu(device: &Device<'_>) -> Result<MigGpu, NvmlError> {
+pub(crate) fn gpu(device: &Device<'_>) -> Result<MigGpu, NvmlError> {
     let mode = mig_state(device.mig_mode()?).ok_or(NvmlError::Unknown)?;
     let pci = device.pci_info()?;
     let is_on = mode.current == MigMode::Enabled;
@@ -241,7 +241,7 @@ fn clients(device: &Device<'_>) -> Result<Vec<MigClient>, NvmlError> {
 }
 
 /// Makes one change. A change of the mode that is not in effect at once is an error, though it is pending then.
-pub(super) fn change(device: &Device<'_>, change: &MigChange) -> Result<(), NvmlError> {
+pub(crate) fn change(device: &Device<'_>, change: &MigChange) -> Result<(), NvmlError> {
     match change {
         MigChange::SetMode(mode) => set_mig_mode(device, *mode == MigMode::Enabled)?,
         MigChange::DestroyCompute(instance, compute) => {
