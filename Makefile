@@ -1,3 +1,4 @@
+# make quick        what is tested in a minute once it is compiled: the pure crates, which crate uses which, and the style
 # make demo         starts a container with a MIG device of a machine that is made of files
 # make test         installs what the tests need (on Debian, as root) and runs all tests but those of tranche-kubelet
 # make test-kubelet builds tranche-kubelet and runs its tests before a fake kubelet (minutes the first time: tokio, tonic)
@@ -89,9 +90,14 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-real-mps test-engines test-real-driver bless attack attack-long mutants test-vm bench fuzz lint packages
+.PHONY: quick build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-real-mps test-engines test-real-driver bless attack attack-long mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
+
+# Nothing here mounts, waits or needs a package.
+quick:
+	$(CARGO) test --lib -p tranche-core -p tranche-plan -p tranche-inject
+	$(CARGO) test --test layers --test style
 
 cli:
 	CARGO_ENCODED_RUSTFLAGS="$$(packaging/remap.sh $(RUSTFLAGS))" $(CARGO) build --release --features pages --bin tranche --bin tranche-broker --bin tranche-driver --bin tranche-pages

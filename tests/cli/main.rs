@@ -33,7 +33,6 @@ mod pipe_directories;
 mod policies;
 mod refresh;
 mod runtime_configure;
-mod style;
 mod support_matrix;
 mod system;
 mod terminal;

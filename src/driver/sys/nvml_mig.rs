@@ -83,7 +83,7 @@ pub(crate) struct GpuInstanceHandle<'n> {
 /// The GPU instances of the profile with the driver's number `id`.
 ///
 /// # Errors
-/// As [`remaining`].
+/// As [`profile`].
 pub(crate) fn gpu_instances<'n>(device: &'n Device<'n>, id: u32) -> Result<Vec<GpuInstanceHandle<'n>>, NvmlError> {
     let lib = device.nvml().lib();
     let call = nvml_sym(lib.nvmlDeviceGetGpuInstances.as_ref())?;

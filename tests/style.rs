@@ -1,5 +1,12 @@
 //! The parts of docs/style.md that a program can check.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by a panic"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
