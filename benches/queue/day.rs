@@ -30,36 +30,45 @@ pub(crate) enum Order {
     Equal,
     /// By arrival. What is free goes to the first one whom it serves.
     FirstCome,
+    /// By arrival. What is free is kept for the first one that it does not serve for as long as the product keeps it.
+    OneReservation,
     /// By arrival. What is free is kept for the first one until that one is served.
     KeptUntilServed,
 }
 
 impl Order {
-    pub(crate) const ALL: [Self; 4] = [Self::Weights, Self::Equal, Self::FirstCome, Self::KeptUntilServed];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Weights,
+        Self::Equal,
+        Self::FirstCome,
+        Self::OneReservation,
+        Self::KeptUntilServed,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Weights => "tranche, weights 3 and 1",
             Self::Equal => "tranche, equal weights",
             Self::FirstCome => "arrival, nothing kept free",
+            Self::OneReservation => "arrival, kept free as tranche does",
             Self::KeptUntilServed => "arrival, kept free until served",
         }
     }
 
-    fn times(self) -> QueueTimes {
+    pub(crate) fn times(self) -> QueueTimes {
         let both = |time| QueueTimes {
             reserve_for: time,
             reserve_at_most: time,
         };
         match self {
-            Self::Weights | Self::Equal => QueueSettings::default().times(),
+            Self::Weights | Self::Equal | Self::OneReservation => QueueSettings::default().times(),
             Self::FirstCome => both(Duration::ZERO),
             Self::KeptUntilServed => both(WEEK),
         }
     }
 
     /// Whether what users have held counts.
-    fn counts(self) -> bool {
+    pub(crate) fn counts(self) -> bool {
         matches!(self, Self::Weights | Self::Equal)
     }
 }

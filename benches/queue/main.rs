@@ -26,6 +26,7 @@ mod invariants;
 mod page;
 #[path = "../support/plot.rs"]
 mod plot;
+mod team;
 #[path = "../../src/plan/queue/tests/world.rs"]
 mod world;
 
@@ -50,7 +51,7 @@ fn main() {
         return;
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let table = format!("{}\n{}", of_a_day(), of_two_devices());
+    let table = format!("{}\n{}\n{}", of_a_day(), of_a_team(), of_two_devices());
     println!("{table}");
     page::write_table(&docs.join("sharing.md"), &table);
     let longest = plot(
@@ -85,6 +86,38 @@ fn of_a_day() -> String {
             outcome.heavy_to_light,
         )
         .unwrap();
+    }
+    text
+}
+
+/// The working days of a team, and the jobs of the sweep.
+const TEAM_DAYS: u64 = 40;
+const SWEEPS: [usize; 2] = [0, 12];
+
+/// The rows of a team.
+fn of_a_team() -> String {
+    let mut text = "| ten developers, three GPUs: served by | GPUs in use | the nine: mean wait | 95 % wait at most | longest | for two GPUs | jobs of the sweep |\n\
+                    |---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for jobs in SWEEPS {
+        for order in Order::ALL.into_iter().filter(|order| *order != Order::Weights) {
+            let outcome = team::run(TEAM_DAYS, jobs, order);
+            let sweep = match jobs {
+                0 => "–".to_owned(),
+                _ => format!("{:.0} min", outcome.mean_of_sweep),
+            };
+            writeln!(
+                text,
+                "| {}, a sweep of {jobs} | {:.0} % | {:.0} min | {:.0} min | {:.0} min | {:.0} min | {sweep} |",
+                order.name(),
+                outcome.utilisation * 100.0,
+                outcome.mean_of_nine,
+                outcome.wait_of_95,
+                outcome.longest_of_nine,
+                outcome.mean_for_two,
+            )
+            .unwrap();
+        }
     }
     text
 }
