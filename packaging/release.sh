@@ -42,6 +42,8 @@ for suite in bookworm trixie sid; do
     make test-engines SUITE="$suite"
 done
 make test-real-driver
+# Random lives of shares under the real MPS daemons; twenty of each branch are in `make test`.
+TRANCHE_TEST_CYCLES=500 "${CARGO:-cargo}" test --all-features --test control -- real::cycles
 make test-dist
 packaging/reproduce.sh package-kubelet dist
 
