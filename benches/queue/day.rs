@@ -55,7 +55,7 @@ impl Order {
         }
     }
 
-    pub(crate) fn times(self) -> QueueTimes {
+    fn times(self) -> QueueTimes {
         let both = |time| QueueTimes {
             reserve_for: time,
             reserve_at_most: time,
@@ -68,7 +68,7 @@ impl Order {
     }
 
     /// Whether what users have held counts.
-    pub(crate) fn counts(self) -> bool {
+    fn counts(self) -> bool {
         matches!(self, Self::Weights | Self::Equal)
     }
 }
@@ -149,9 +149,11 @@ impl Day {
 pub(crate) fn run(days: &[Day], order: Order) -> Outcome {
     let mut waits: Vec<(f64, usize)> = Vec::new();
     let (mut heavy, mut light) = (0.0, 0.0);
+    let longest_hold = HOLDS.map(|(minutes, _)| Duration::from_secs(minutes * 60));
+    let longest_hold = longest_hold.into_iter().max().unwrap();
     for day in days {
         let requests = day.requests(order);
-        let world = run_day(&requests, order);
+        let world = run_requests(&requests, order, DEVICES, longest_hold);
         assert_eq!(world.served.len(), requests.len(), "each request is served");
         for served in &world.served {
             let asked = requests[served.number as usize].0;
@@ -178,13 +180,18 @@ pub(crate) fn run(days: &[Day], order: Order) -> Outcome {
     }
 }
 
-fn run_day(requests: &[(Duration, Wanted)], order: Order) -> World {
+/// Serves requests by an order on so many devices, until there are none. None is held for longer than `longest_hold`.
+pub(crate) fn run_requests(
+    requests: &[(Duration, Wanted)],
+    order: Order,
+    devices: usize,
+    longest_hold: Duration,
+) -> World {
     let times = order.times();
-    let mut world = World::new(DEVICES);
-    let mut queue = FairQueue::new(times, DEVICES);
+    let mut world = World::new(devices);
+    let mut queue = FairQueue::new(times, devices);
     let mut used = UsedLately::new(QueueSettings::default().half_life.get());
-    let longest_hold = HOLDS.map(|(minutes, _)| minutes).into_iter().max().unwrap();
-    let mut watch = Watch::new(times, Duration::from_secs(longest_hold * 60));
+    let mut watch = Watch::new(times, longest_hold);
     let mut left = (0..).zip(requests).peekable();
     while left.peek().is_some() || !world.waiting.is_empty() {
         let next = world.now + STEP;

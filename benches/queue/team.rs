@@ -2,12 +2,10 @@
 //! sweep of many jobs when the first busy hour begins.
 
 use crate::chance::Chance;
-use crate::day::Order;
-use crate::invariants::Watch;
-use crate::world::{Wanted, World};
+use crate::day::{Order, run_requests};
+use crate::world::Wanted;
 use std::time::Duration;
-use tranche_plan::policy::QueueSettings;
-use tranche_plan::queue::{FairQueue, RequestNumber, UsedLately, Weight};
+use tranche_plan::queue::Weight;
 
 const GPUS: usize = 3;
 
@@ -27,8 +25,6 @@ const JOB: u64 = 30;
 
 /// A tenth of the sessions is for two GPUs.
 const FOR_TWO: f64 = 0.1;
-
-const STEP: Duration = Duration::from_secs(10);
 
 /// What came of some days. Times are in minutes.
 pub(crate) struct TeamOutcome {
@@ -82,7 +78,7 @@ pub(crate) fn run(days: u64, jobs: usize, order: Order) -> TeamOutcome {
     let end = Duration::from_secs(HOURS * 3600);
     for seed in 0..days {
         let requests = requests(seed, jobs);
-        let world = run_day(&requests, order);
+        let world = run_requests(&requests, order, GPUS, Duration::from_secs(3600));
         assert_eq!(world.served.len(), requests.len(), "each request is served");
         for served in &world.served {
             let wait = served
@@ -109,23 +105,4 @@ pub(crate) fn run(days: u64, jobs: usize, order: Order) -> TeamOutcome {
         mean_for_two: mean(&for_two),
         mean_of_sweep: mean(&of_sweep),
     }
-}
-
-fn run_day(requests: &[(Duration, Wanted)], order: Order) -> World {
-    let times = order.times();
-    let mut world = World::new(GPUS);
-    let mut queue = FairQueue::new(times, GPUS);
-    let mut used = UsedLately::new(QueueSettings::default().half_life.get());
-    let mut watch = Watch::new(times, Duration::from_secs(3600));
-    let mut left = (0..).zip(requests).peekable();
-    while left.peek().is_some() || !world.waiting.is_empty() {
-        let next = world.now + STEP;
-        let mut arrivals: Vec<(RequestNumber, Wanted)> = Vec::new();
-        while let Some((number, (_, wanted))) = left.next_if(|(_, (at, _))| *at <= next) {
-            arrivals.push((number, wanted.clone()));
-        }
-        world.step(STEP, &mut queue, &mut used, arrivals, order.counts());
-        watch.look(STEP, &queue, &used, &world);
-    }
-    world
 }
