@@ -79,15 +79,25 @@ impl MigTools<'_> {
             Err(unchanged) if unchanged.is_unfinished => Ok(()),
             _ => MigJournal::remove(self.state_dir),
         };
-        match (applied, started.and(removed)) {
-            (Ok(()), Ok(())) => {}
-            (Err(Unchanged { error, .. }), Ok(())) | (Ok(()), Err(error)) => return Err(error),
+        let held = match (applied, started.and(removed)) {
+            (Ok(held), Ok(())) => held,
+            (Err(Unchanged { error, .. }), Ok(())) | (Ok(_), Err(error)) => return Err(error),
             (Err(Unchanged { error, .. }), Err(other)) => return Err(error.and_hint(line(&other))),
+        };
+        // An instance that was made for a claim has no name in a specification.
+        if !held.is_empty() && order.record == Record::Layout {
+            self.machine.await_starts();
         }
+        drop(held);
         wanted.iter().map(|(now, _)| self.gpu(&now.uuid)).collect()
     }
 
-    fn apply_journal(&self, wanted: &[(MigGpu, ExactGpu)], journal: &mut MigJournal) -> Result<(), Unchanged> {
+    /// Makes the change. Returns what is held until nobody can start with what was destroyed.
+    fn apply_journal(
+        &self,
+        wanted: &[(MigGpu, ExactGpu)],
+        journal: &mut MigJournal,
+    ) -> Result<DevicesHeld<'_>, Unchanged> {
         if let (Some(systemctl), false) = (&self.systemctl, journal.services.is_empty()) {
             // A process that is killed from here on leaves what is to be started again.
             journal.write(self.state_dir)?;
@@ -104,7 +114,7 @@ impl MigTools<'_> {
         self.stop_daemons(&devices)?;
         // A container may have started since the plan was made.
         let held = DevicesHeld::take(self.claims, devices);
-        let _held = held.map_err(|error| error.and_hint("that is in the way of the layout; end it first"))?;
+        let held = held.map_err(|error| error.and_hint("that is in the way of the layout; end it first"))?;
         // From here on no container gets one of them. Who has one already is seen now.
         for (planned, target) in wanted {
             let now = self.gpu(&planned.uuid)?;
@@ -127,11 +137,13 @@ impl MigTools<'_> {
             }
             return Err(unchanged);
         }
-        let recorded = self.record(journal);
-        recorded.map_err(|error| Unchanged {
-            error: error.and_hint("the next command for MIG tries again"),
-            is_unfinished: true,
-        })
+        match self.record(journal) {
+            Ok(()) => Ok(held),
+            Err(error) => Err(Unchanged {
+                error: error.and_hint("the next command for MIG tries again"),
+                is_unfinished: true,
+            }),
+        }
     }
 
     /// Claims on what is destroyed are refused by the ledger, where they are held as a whole: those of this function's

@@ -48,6 +48,11 @@ impl<'a> DevicesHeld<'a> {
         }
         Ok(held)
     }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.devices.is_empty()
+    }
 }
 
 impl Drop for DevicesHeld<'_> {

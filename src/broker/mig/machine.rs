@@ -19,6 +19,10 @@ pub trait MigMachine {
 
     /// Waits before something is tried again.
     fn pause(&self);
+
+    /// Waits until a container whose engine had read a specification before this call has entered its claim, as long as
+    /// an engine usually takes for that.
+    fn await_starts(&self);
 }
 
 /// Why a change was not made.

@@ -13,6 +13,10 @@ use tranche_plan::mig::{MigChange, MigGpu};
 /// How long something in use is left before it is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How long an engine may take from reading a specification to the hook that enters the claim. Its nodes are those of
+/// an instance that may be gone by then, and the key of the instance may be that of another one.
+const STARTING: Duration = Duration::from_secs(3);
+
 /// How long a reset of a GPU may take: the driver starts it anew.
 const RESET: Duration = Duration::from_secs(120);
 
@@ -48,6 +52,10 @@ impl MigMachine for NvmlMachine {
 
     fn pause(&self) {
         thread::sleep(PAUSE);
+    }
+
+    fn await_starts(&self) {
+        thread::sleep(STARTING);
     }
 }
 

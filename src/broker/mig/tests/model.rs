@@ -280,4 +280,6 @@ impl MigMachine for Model {
     }
 
     fn pause(&self) {}
+
+    fn await_starts(&self) {}
 }
