@@ -11,6 +11,8 @@ use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{
     nvmlComputeInstancePlacement_t, nvmlGpuInstanceInfo_t, nvmlGpuInstancePlacement_t, nvmlGpuInstanceProfileInfo_t,
 };
+use std::thread::sleep;
+use std::time::Duration;
 use tranche_core::types::{ComputeInstanceId, GpuIndex, GpuInstanceId, MemorySize, MigProfile};
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::{
@@ -55,8 +57,23 @@ pub(crate) fn gpus(nvml: &Nvml) -> Result<(Vec<MigGpu>, Vec<String>), NvmlError>
     Ok((gpus, problems))
 }
 
+/// How often a GPU is looked at whose instances another process changes meanwhile, so that one that was listed is gone
+/// when it is asked about; and how long is waited before the next look.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
+
 /// What `device` has.
 pub(crate) fn gpu(device: &Device<'_>) -> Result<MigGpu, NvmlError> {
+    for _ in 1..LOOKS {
+        match look(device) {
+            Err(NvmlError::InvalidArg | NvmlError::NotFound) => sleep(BETWEEN_LOOKS),
+            looked => return looked,
+        }
+    }
+    look(device)
+}
+
+fn look(device: &Device<'_>) -> Result<MigGpu, NvmlError> {
     let mode = mig_state(device.mig_mode()?).ok_or(NvmlError::Unknown)?;
     let pci = device.pci_info()?;
     let is_on = mode.current == MigMode::Enabled;
