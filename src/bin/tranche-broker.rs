@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 use tranche_broker::command_line::{BrokerCommand, version};
-use tranche_core::error::{Error, line};
+use tranche_core::error::{Error, line_for_user};
 use tranche_core::text::shown;
 
 fn main() -> ExitCode {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
 
 /// Prints what went wrong, in one line, and returns the exit code that says it to a program.
 fn complain(error: &Error) -> ExitCode {
-    let line = line(error);
+    let line = line_for_user(error, nix::unistd::geteuid().is_root());
     // A failure has no reader, because the line itself had none.
     let _ = writeln!(std::io::stderr().lock(), "tranche-broker: {}", shown(&line));
     ExitCode::from(error.kind().exit_code())

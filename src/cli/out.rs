@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
 use tranche_core::claims;
-use tranche_core::error::{Context, Error, Kind, line};
+use tranche_core::error::{Context, Error, Kind, line_for_user};
 use tranche_core::text::{shown, shown_json, shown_lines};
 
 /// Writes `text` for people to stdout. A terminal acts on nothing in it: only its line breaks stay as they are. Text
@@ -100,32 +100,16 @@ fn say(line: impl std::fmt::Display) {
 pub fn complain(error: anyhow::Error) -> ExitCode {
     say(format_args!(
         "tranche: {}",
-        for_user(error.as_ref(), nix::unistd::geteuid().is_root())
+        line_for_user(error.as_ref(), nix::unistd::geteuid().is_root())
     ));
     code(kind(&error))
-}
-
-/// The line for an error. If a user other than root lacks a permission, it ends with that advice, unless it names root
-/// already.
-fn for_user(error: &(dyn std::error::Error + 'static), is_root: bool) -> String {
-    let line = line(error);
-    let lacks_permission = std::iter::successors(Some(error), |error| error.source()).any(|error| {
-        let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        let errno = error.downcast_ref::<nix::errno::Errno>();
-        let errno = errno.map(|errno| io::Error::from(*errno).kind());
-        io.or(errno) == Some(io::ErrorKind::PermissionDenied)
-    });
-    match lacks_permission && !is_root && !line.contains("root") {
-        true => format!("{line}; run this command as root"),
-        false => line,
-    }
 }
 
 /// Prints a line for each thing that went wrong, and returns the exit code of the last; success if nothing did.
 pub fn complain_all<'a>(errors: impl IntoIterator<Item = &'a Error>) -> ExitCode {
     let is_root = nix::unistd::geteuid().is_root();
     errors.into_iter().fold(ExitCode::SUCCESS, |_, error| {
-        say(format_args!("tranche: {}", for_user(error, is_root)));
+        say(format_args!("tranche: {}", line_for_user(error, is_root)));
         code(error.kind())
     })
 }
@@ -147,6 +131,7 @@ pub fn code(kind: Kind) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tranche_core::error::line;
     use tranche_core::ledger::{LedgerError, Refused};
 
     #[test]
@@ -169,19 +154,19 @@ mod tests {
             let error = Error::failed("/etc/cdi", "cannot make the directory").from_source(denied);
             if hint.is_empty() { error } else { error.hint(hint) }
         };
-        let line = for_user(&denied(""), false);
+        let line = line_for_user(&denied(""), false);
         assert!(
             line.starts_with("/etc/cdi: cannot make the directory") && line.ends_with("; run this command as root"),
             "{line}"
         );
-        assert!(!for_user(&denied(""), true).contains("as root"));
-        assert!(!for_user(&denied("only root may"), false).contains("as root"));
+        assert!(!line_for_user(&denied(""), true).contains("as root"));
+        assert!(!line_for_user(&denied("only root may"), false).contains("as root"));
         let errno = Error::failed("/run/x", "cannot be opened").from_source(nix::errno::Errno::EPERM);
-        assert!(for_user(&errno, false).ends_with("as root"));
+        assert!(line_for_user(&errno, false).ends_with("as root"));
         let wrapped = anyhow::Error::from(denied("")).context("refresh");
-        assert!(for_user(wrapped.as_ref(), false).ends_with("as root"));
+        assert!(line_for_user(wrapped.as_ref(), false).ends_with("as root"));
         let full = Error::failed("/etc/cdi", "cannot write").from_source(io::Error::other("disk full"));
-        assert!(!for_user(&full, false).contains("as root"));
+        assert!(!line_for_user(&full, false).contains("as root"));
     }
 
     #[test]

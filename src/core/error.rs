@@ -6,6 +6,7 @@
 use crate::text::{shown, some};
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 
 /// How a command ended, for programs that depend on it: the exit code of both programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +132,22 @@ pub fn line(error: &(dyn StdError + 'static)) -> String {
     let (causes, hints) = causes_and_hints(error);
     let parts = std::iter::once(causes.join(": ")).chain(hints.into_iter().rev().map(str::to_owned));
     shown(&parts.collect::<Vec<_>>().join("; ")).into_owned()
+}
+
+/// [`line()`] for the person who started a command. If a user other than root lacks a permission, it ends with that advice,
+/// unless it names root already.
+pub fn line_for_user(error: &(dyn StdError + 'static), is_root: bool) -> String {
+    let line = line(error);
+    let lacks_permission = std::iter::successors(Some(error), |error| (*error).source()).any(|error| {
+        let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        let errno = error.downcast_ref::<nix::errno::Errno>();
+        let errno = errno.map(|errno| io::Error::from(*errno).kind());
+        io.or(errno) == Some(io::ErrorKind::PermissionDenied)
+    });
+    match lacks_permission && !is_root && !line.contains("root") {
+        true => format!("{line}; run this command as root"),
+        false => line,
+    }
 }
 
 /// The parts of [`line()`], not escaped: the object, what was wrong with it and why, and what can be done.
