@@ -26,6 +26,9 @@ pub mod serve;
 pub mod sys;
 
 #[cfg(test)]
+#[path = "../../tests/support/programs.rs"]
+mod programs;
+#[cfg(test)]
 #[path = "../../tests/support/test_cgroup.rs"]
 mod test_cgroup;
 #[cfg(test)]

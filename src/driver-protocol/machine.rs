@@ -76,11 +76,9 @@ pub enum NvmlFailure {
 }
 
 impl MachineQuestion {
-    /// Whether the answer has numbers of processes.
-    pub fn has_processes(&self) -> bool {
-        matches!(
-            self,
-            Self::Processes(_) | Self::Work(_) | Self::MigGpus | Self::MigGpu(_)
-        )
+    /// Whether it comes to the same if it is asked again without an answer to the first time: an instance may have been
+    /// made, and would be made twice.
+    pub fn can_be_asked_again(&self) -> bool {
+        !matches!(self, Self::ChangeMig(..))
     }
 }

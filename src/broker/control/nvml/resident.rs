@@ -20,6 +20,9 @@ use tranche_state::mutex::{lock, try_lock};
 /// For how long it waits for the next question, in seconds.
 const IDLE: &str = "10";
 
+/// How long it may take to end once it writes no more.
+const ENDING: Duration = Duration::from_millis(500);
+
 /// The longest line of an answer: 16 GPUs with 20 profiles and 16,000 processes each have less.
 const MOST_BYTES: usize = 4 << 20;
 
@@ -42,7 +45,7 @@ impl fmt::Debug for ResidentDriver {
 
 /// Why a question was not answered.
 enum Unanswered {
-    /// The process had ended before it could read the question.
+    /// The process has ended without an answer, and the question may be asked again.
     Ended,
     Failed(NvmlFailure),
 }
@@ -73,7 +76,6 @@ impl ResidentDriver {
         if let Some(process) = running.as_mut().filter(|process| process.library == library) {
             match process.ask(question, patience) {
                 Ok(answer) => return Ok(answer),
-                // It waited for too long, or was ended by somebody: nothing of the question was read.
                 Err(Unanswered::Ended) => {}
                 Err(Unanswered::Failed(failure)) => {
                     *running = None;
@@ -84,8 +86,7 @@ impl ResidentDriver {
         *running = None;
         let mut process = self.start(library, &[OsStr::new(IDLE)])?;
         let answer = process.ask(question, patience).map_err(Unanswered::into_failure)?;
-        // One that could not use the library does not try it again.
-        *running = process.is_of_use.then_some(process);
+        *running = Some(process);
         Ok(answer)
     }
 
@@ -107,7 +108,7 @@ impl ResidentDriver {
             process,
             questions,
             answers: Lines::new(answers),
-            is_of_use: false,
+            has_answered: false,
         })
     }
 }
@@ -118,17 +119,16 @@ struct Running {
     process: NvmlProcess,
     questions: ChildStdin,
     answers: Lines<ChildStdout>,
-    /// Whether it has answered a question, and may answer another one.
-    is_of_use: bool,
+    /// Whether it has answered a question.
+    has_answered: bool,
 }
 
 impl Running {
     fn ask(&mut self, question: &MachineQuestion, patience: Duration) -> Result<MachineAnswer, Unanswered> {
         let failed = |why: String| Unanswered::Failed(NvmlFailure::Other(why));
         let line = serde_json::to_string(&Question::Machine(question.clone())).map_err(|e| failed(e.to_string()))?;
-        let is_new = !self.is_of_use;
-        // How a new one ended is read below.
-        if self.questions.write_all(format!("{line}\n").as_bytes()).is_err() && !is_new {
+        // How one ended that has never answered is read below.
+        if self.questions.write_all(format!("{line}\n").as_bytes()).is_err() && self.has_answered {
             return Err(Unanswered::Ended);
         }
         let until = Instant::now() + patience;
@@ -136,11 +136,14 @@ impl Running {
         for _ in 0..MOST_LINES {
             let line = match self.answers.next(MOST_BYTES, until) {
                 Ok(line) => line,
-                // It ended at the moment at which it was asked.
-                Err(e) if e.kind() == ErrorKind::UnexpectedEof && !is_new && answer.is_none() => {
-                    return Err(Unanswered::Ended);
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                    // It may have ended at the moment at which it was asked: by itself, it leaves a question unread.
+                    let was_left = self.has_answered && (question.can_be_asked_again() || self.has_ended_by_itself());
+                    return Err(match was_left && answer.is_none() {
+                        true => Unanswered::Ended,
+                        false => failed(self.how_it_ended()),
+                    });
                 }
-                Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Err(failed(self.how_it_ended())),
                 Err(e) if e.kind() == ErrorKind::TimedOut => {
                     let seconds = patience.as_secs_f32();
                     return Err(failed(format!("NVML gave no answer for {seconds} s and was ended")));
@@ -153,13 +156,17 @@ impl Running {
                 Ok(Line::At(_) | Line::Alive) => {}
                 Ok(Line::Machine(said)) => answer = Some(*said),
                 Ok(Line::End) => {
-                    self.is_of_use = true;
+                    self.has_answered = true;
                     return answer.ok_or_else(|| failed("NVML's process gave no answer".to_owned()));
                 }
                 Ok(_) | Err(_) => return Err(failed(self.how_it_ended())),
             }
         }
         Err(failed("NVML gave an endless answer and was ended".to_owned()))
+    }
+
+    fn has_ended_by_itself(&mut self) -> bool {
+        self.process.end(ENDING).is_ok_and(|status| status.success())
     }
 
     fn how_it_ended(&mut self) -> String {
@@ -175,6 +182,45 @@ impl Unanswered {
         match self {
             Self::Ended => NvmlFailure::Other("NVML's process ended before it was asked".to_owned()),
             Self::Failed(failure) => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs;
+    use tranche_core::types::GpuInstanceId;
+    use tranche_plan::mig::MigChange;
+
+    #[test]
+    fn a_change_is_not_asked_for_twice_where_the_first_may_have_been_made() {
+        let top = tempfile::tempdir().unwrap();
+        let (program, asked) = (top.path().join("driver"), top.path().join("asked"));
+        let hello = serde_json::to_string(&Line::Hello(PROGRAM_VERSION.to_owned())).unwrap();
+        let (models, end) = (r#"{"machine":{"models":[]}}"#, r#""end""#);
+        let change = MigChange::Destroy(GpuInstanceId(7));
+        let change = MachineQuestion::ChangeMig("GPU-8188460b-0e3a-9d61-0000-000000000000".parse().unwrap(), change);
+        for (question, how, starts) in [
+            (&MachineQuestion::Models, "kill -KILL $$", 2),
+            (&change, "kill -KILL $$", 1),
+            // It had waited for too long.
+            (&change, "exit 0", 2),
+        ] {
+            let _ = std::fs::remove_file(&asked);
+            programs::script(
+                &program,
+                &format!(
+                    "echo >> '{}'; echo '{hello}'; read q; echo '{models}'; echo '{end}'; read q; {how}",
+                    asked.display()
+                ),
+            );
+            let driver = ResidentDriver::new(Some(program.clone()));
+            let ask = |question| driver.ask(Path::new("lib"), Duration::from_secs(60), question);
+            assert_eq!(ask(&MachineQuestion::Models), Ok(MachineAnswer::Models(Vec::new())));
+            let again = ask(question);
+            assert_eq!(again.is_ok(), starts == 2, "{how}: {again:?}");
+            assert_eq!(std::fs::read(&asked).unwrap().len(), starts, "{how}");
         }
     }
 }
