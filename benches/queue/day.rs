@@ -180,7 +180,8 @@ pub(crate) fn run(days: &[Day], order: Order) -> Outcome {
     }
 }
 
-/// Serves requests by an order on so many devices, until there are none. None is held for longer than `longest_hold`.
+/// Serves all requests in this order, on a host with so many devices. No request is for a longer time than
+/// `longest_hold`.
 pub(crate) fn run_requests(
     requests: &[(Duration, Wanted)],
     order: Order,

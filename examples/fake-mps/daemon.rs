@@ -7,7 +7,8 @@ use crate::limits::Limits;
 use crate::log::Log;
 use crate::{protocol, server, watch};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
@@ -149,10 +150,11 @@ impl Daemon {
             self.log.line("User did not send valid credentials");
             return;
         }
-        let Ok(peer) = socket_peercred(&connection) else {
+        // The number is zero for a process outside this namespace of processes, which rustix takes for impossible.
+        let Ok(peer) = getsockopt(&connection, PeerCredentials) else {
             return;
         };
-        let (pid, uid) = (peer.pid.as_raw_nonzero().get().cast_unsigned(), peer.uid.as_raw());
+        let (pid, uid) = (peer.pid().cast_unsigned(), peer.uid());
         let kind = protocol::receive(&connection);
         match kind.as_deref().and_then(protocol::numbered) {
             None => self.log.line("Unable to read new connection type information"),
