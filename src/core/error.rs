@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn one_line_with_cause_and_hint() {
         let e = Error::usage("gpu 7", "no such GPU")
-            .from_source(std::io::Error::other("gone"))
+            .from_source(io::Error::other("gone"))
             .hint("there are 0 to 3");
         assert_eq!(line(&e), "gpu 7: no such GPU: gone; there are 0 to 3");
         assert_eq!(e.to_string(), "gpu 7: no such GPU; there are 0 to 3");
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn an_error_that_passes_another_on_is_printed_once() {
         let inner = Error::failed("/ledger", "cannot be read")
-            .from_source(std::io::Error::other("gone"))
+            .from_source(io::Error::other("gone"))
             .hint("look at the disk");
         let passed = PassedOn(inner);
         assert_eq!(line(&passed), "/ledger: cannot be read: gone; look at the disk");

@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Instant;
 
 use nix::mount::{MsFlags, mount};
@@ -14,38 +14,18 @@ use tranche_core::ledger::{ContainerName, Holder};
 use crate::acts::{HOSTILE, Hostile, Machine, TWIN, USER, try_one};
 use crate::run::Ended;
 use crate::support::changing::{Program, STUBBORN, setuid_program};
-use crate::support::{programs, skip};
+use crate::support::{programs, skip, typist};
 use crate::trial::{Attack, Trial};
 
 const ACCOUNTS: &str = "root:x:0:0::/root:/bin/sh\nbob:x:65533:65533::/tmp:/bin/sh\n";
-/// What `podman stop` executes when the user's containers.conf names it as conmon.
-const CONMON: &str = r#"exec perl -e '
-    use POSIX;
-    $SIG{TTOU} = $SIG{TTIN} = "IGNORE";
-    my ($to, $typed) = @ARGV;
-    my $found = "";
-    for my $file ("/dev/tty", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2") {
-        open(my $terminal, "+<", $file) or next;
-        $found .= "$file " if -t $terminal;
-        ioctl($terminal, 0x5412, $_) for split //, $typed;
-    }
-    open(my $out, ">", "$to.new");
-    print $out $found;
-    close($out);
-    rename("$to.new", $to);
-' FOUND "touch OWNED
-"
-"#;
 
 /// A shell of root in a terminal of its own. What is written to its standard input is typed there.
 struct Shell(Child);
 
 impl Shell {
     fn new(directory: &Path) -> Self {
-        let mut command = Command::new("script");
-        command.args(["--quiet", "--flush", "--command", "exec /bin/sh -i"]);
-        command.arg(directory.join("shown")).env("SHELL", "/bin/sh");
-        Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+        let shown = directory.join("shown");
+        Self(typist::in_terminal("exec /bin/sh -i", &shown).spawn().unwrap())
     }
 
     fn type_line(&mut self, line: &str) {
@@ -108,8 +88,8 @@ fn at_a_terminal(trial: &mut Trial, name: &str, starts: &str) {
     let machine = Machine::new();
     let open = open_directory(&machine);
     let (found, owned) = (open.join("found"), open.join("owned"));
-    let conmon = CONMON.replace("FOUND", found.to_str().unwrap());
-    programs::script(machine.at("podman"), &conmon.replace("OWNED", owned.to_str().unwrap()));
+    let conmon = typist::types(&format!("touch {}", owned.display()), &found);
+    programs::script(machine.at("podman"), &conmon);
     programs::write(machine.at("passwd"), ACCOUNTS);
     for (own, file) in [("podman", "/usr/bin/podman"), ("passwd", "/etc/passwd")] {
         mount(
@@ -152,7 +132,7 @@ fn at_a_terminal(trial: &mut Trial, name: &str, starts: &str) {
     let mut wrong = Vec::new();
     match fs::read_to_string(&found) {
         Err(_) => wrong.push(format!("podman was not executed: {said}")),
-        Ok(files) if !files.is_empty() => wrong.push(format!("the user's program has a terminal of root: {files}")),
+        Ok(files) if files != "[]\n" => wrong.push(format!("the user's program has a terminal of root: {files}")),
         Ok(_) => {}
     }
     if owned.exists() {

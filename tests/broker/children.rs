@@ -4,7 +4,7 @@
 //! Programs that write down what they are stand in for podman and for getent.
 
 use crate::scene::{BOB, GPU_0, POLICY, Scene, Sleeper};
-use crate::support::{programs, skip, until};
+use crate::support::{programs, skip, typist, until};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Pid;
@@ -220,12 +220,8 @@ impl Drop for Started {
 
 /// Starts `line` by sh in a terminal of its own. What is written to its standard input is typed there.
 fn in_terminal(line: &str, shown: &Path) -> Started {
-    let mut command = Command::new("script");
-    command
-        .args(["--quiet", "--flush", "--return", "--command", line])
-        .arg(shown);
-    command.env("SECRET", "of root").env("SHELL", "/bin/sh");
-    Started(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+    let mut command = typist::in_terminal(line, shown);
+    Started(command.env("SECRET", "of root").spawn().unwrap())
 }
 
 fn wait_for(bed: &Bed) {
@@ -324,29 +320,10 @@ fn from_cron_it_serves_and_programs_are_as_from_a_terminal() {
 #[test]
 fn a_program_of_a_user_reaches_no_terminal_of_root() {
     let test = "children::a_program_of_a_user_reaches_no_terminal_of_root";
-    let attack = r#"perl -e '
-        use POSIX;
-        $SIG{TTOU} = $SIG{TTIN} = "IGNORE";
-        my ($to, $typed) = @ARGV;
-        my $found = "";
-        for my $file ("/dev/tty", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2") {
-            open(my $terminal, "+<", $file) or next;
-            $found .= "$file " if -t $terminal;
-            ioctl($terminal, 0x5412, $_) for split //, $typed;
-            POSIX::tcsetpgrp(fileno($terminal), getpgrp()) and $found .= "foreground ";
-        }
-        open(my $out, ">", "$to.new"); print $out "[$found]\n"; close($out);
-        rename("$to.new", $to);
-    ' "$ATTACKED" "touch $OWNED
-"
-"#;
     let Some(bed) = Bed::new(test, "") else { return };
     let (attacked, owned) = (bed.scene.at("seen/attacked"), bed.scene.at("seen/owned"));
-    let podman = attack.replace("$ATTACKED", attacked.to_str().unwrap());
-    programs::script(
-        bed.scene.at("podman"),
-        &podman.replace("$OWNED", owned.to_str().unwrap()),
-    );
+    let podman = typist::types(&format!("touch {}", owned.display()), &attacked);
+    programs::script(bed.scene.at("podman"), &podman);
     let shown = bed.scene.at("terminal");
     let mut shell = in_terminal("exec /bin/sh -i", &shown);
     let mut type_line = |line: &str| {

@@ -1,6 +1,6 @@
 //! A broker in a state directory of its own, and users who ask it.
 
-use crate::support::{programs, rights, until};
+use crate::support::{installed, programs, rights, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::process::Uid;
@@ -60,15 +60,8 @@ impl Scene {
         fs::set_permissions(top.path(), Permissions::from_mode(0o755)).unwrap();
         let scene = Scene { top, broker: None };
         fs::write(scene.at("policy.yaml"), POLICY).unwrap();
-        // A checkout may lie where users cannot go.
-        for (name, program) in [
-            ("tranche", env!("CARGO_BIN_EXE_tranche")),
-            ("tranche-broker", env!("CARGO_BIN_EXE_tranche-broker")),
-            ("tranche-driver", env!("CARGO_BIN_EXE_tranche-driver")),
-            ("tranche-oci", env!("CARGO_BIN_EXE_tranche-oci")),
-        ] {
-            programs::install(program, scene.at(name));
-        }
+        installed::command_line(&scene.at(""));
+        programs::install(env!("CARGO_BIN_EXE_tranche-oci"), scene.at("tranche-oci"));
         Some(scene)
     }
 

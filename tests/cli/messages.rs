@@ -267,12 +267,7 @@ fn a_user_namespace_keeps_messages_with_its_user() {
     "#;
     let mut command = Command::new("unshare");
     command.args(["-m", "--propagation", "private", "sh", "-c", script, "sh"]);
-    let tranche = scene.at("tranche");
-    programs::install(env!("CARGO_BIN_EXE_tranche"), &tranche);
-    programs::install(
-        env!("CARGO_BIN_EXE_tranche-driver"),
-        tranche.with_file_name("tranche-driver"),
-    );
+    let tranche = crate::support::installed::command_line(&scene.at(""));
     command.args([program.as_os_str(), state.as_os_str(), tranche.as_os_str()]);
     let ended = scene::run(command, b"");
     if ended.code == 77 {

@@ -86,10 +86,7 @@ fn a_crash_is_told_although_a_forked_process_lives() {
 /// The program where a user without rights finds it.
 fn for_all(bed: &Bed) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
-    let program = bed.host.path("/tranche");
-    support::programs::install(env!("CARGO_BIN_EXE_tranche"), &program);
-    let driver = env!("CARGO_BIN_EXE_tranche-driver");
-    support::programs::install(driver, program.with_file_name("tranche-driver"));
+    let program = support::installed::command_line(&bed.host.path("/"));
     let root = bed.host.root.clone();
     for dir in [root.parent().unwrap(), root.as_path()] {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();

@@ -5,7 +5,7 @@ use crate::cdi_names::said;
 use crate::requests::gpus;
 use crate::support::engines::{Bed, Engine};
 use crate::support::session::session;
-use crate::support::{fake_host, programs, skip};
+use crate::support::{fake_host, skip};
 
 const SCRIPT: &str = r#"
 step generate tranche cdi generate $place --cdi-version 0.5 --hook-path "$oci" --output /etc/cdi/nvidia.yaml
@@ -50,13 +50,7 @@ fn podman_gives_a_gpu_without_options() {
     // A user's engine takes a node only by the path that it has in the container.
     bed.with_nodes(&host.path("/dev"));
     // The user may not enter a checkout.
-    programs::install(env!("CARGO_BIN_EXE_tranche"), bed.at("tranche"));
-    for (name, program) in [
-        ("tranche-broker", env!("CARGO_BIN_EXE_tranche-broker")),
-        ("tranche-driver", env!("CARGO_BIN_EXE_tranche-driver")),
-    ] {
-        programs::install(program, bed.at(name));
-    }
+    crate::support::installed::command_line(&bed.at(""));
     let root = host.root.display();
     let script =
         format!("place='--driver-root={root} --dev-root=/ --proc-root={root}/proc --sys-root={root}/sys'\n{SCRIPT}");

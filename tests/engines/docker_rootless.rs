@@ -86,13 +86,7 @@ fn docker_of_a_user_gives_devices_and_shares() {
     bed.with_nodes(&host.path("/dev"));
     fs::write(bed.at("policy.yaml"), POLICY).unwrap();
     fs::create_dir(bed.at("runtime")).unwrap();
-    programs::install(env!("CARGO_BIN_EXE_tranche"), bed.at("tranche"));
-    for (name, program) in [
-        ("tranche-broker", env!("CARGO_BIN_EXE_tranche-broker")),
-        ("tranche-driver", env!("CARGO_BIN_EXE_tranche-driver")),
-    ] {
-        programs::install(program, bed.at(name));
-    }
+    crate::support::installed::command_line(&bed.at(""));
     programs::install(env!("CARGO_BIN_EXE_tranche-runtime"), bed.at("runtime/tranche-runtime"));
     let reads = Reads::here();
     let root = host.root.display();

@@ -103,13 +103,7 @@ fn a_container_of_a_users_engine_holds_a_share_until_it_is_removed() {
         }
         fs::write(bed.at("policy.yaml"), POLICY).unwrap();
         fs::write(bed.specs().join("none-yet"), "").unwrap();
-        crate::support::programs::install(env!("CARGO_BIN_EXE_tranche"), bed.at("tranche"));
-        for (name, program) in [
-            ("tranche-broker", env!("CARGO_BIN_EXE_tranche-broker")),
-            ("tranche-driver", env!("CARGO_BIN_EXE_tranche-driver")),
-        ] {
-            crate::support::programs::install(program, bed.at(name));
-        }
+        crate::support::installed::command_line(&bed.at(""));
         let dev = bed.at("host/dev");
         bed.with_nodes(&dev);
         let images = [engine, engine, Engine::PodmanCrun].map(|engine| bed.image(engine).display().to_string());

@@ -12,6 +12,7 @@ pub(crate) mod fake_host;
 pub(crate) mod fake_mps;
 pub(crate) mod glibc_image;
 pub(crate) mod init;
+pub(crate) mod installed;
 pub(crate) mod nvidia_packages;
 pub(crate) mod old_kernel;
 pub(crate) mod on_host;
@@ -25,6 +26,7 @@ pub(crate) mod session;
 pub(crate) mod skip;
 pub(crate) mod strict_json;
 pub(crate) mod test_cgroup;
+pub(crate) mod typist;
 pub(crate) mod until;
 
 pub(crate) use fake_host::{ld_so_cache, stub_elf};

@@ -286,12 +286,7 @@ fn a_user_sees_what_the_broker_wrote_and_how_old_it_is() {
     };
     let scene = &machine.scene;
     let mode = std::os::unix::fs::PermissionsExt::from_mode;
-    let program = scene.at("tranche");
-    programs::install(env!("CARGO_BIN_EXE_tranche"), &program);
-    programs::install(
-        env!("CARGO_BIN_EXE_tranche-driver"),
-        program.with_file_name("tranche-driver"),
-    );
+    let program = crate::support::installed::command_line(&scene.at(""));
     fs::set_permissions(scene.top.path(), mode(0o755)).unwrap();
     let _init = scene.start("nvidia.com/gpu=0.1", "secret");
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();

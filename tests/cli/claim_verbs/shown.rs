@@ -232,12 +232,7 @@ fn who_is_not_root_is_told_so() {
     let Some(scene) = Scene::new("shown::who_is_not_root_is_told_so") else {
         return;
     };
-    let program = scene.at("tranche");
-    programs::install(env!("CARGO_BIN_EXE_tranche"), &program);
-    programs::install(
-        env!("CARGO_BIN_EXE_tranche-driver"),
-        program.with_file_name("tranche-driver"),
-    );
+    let program = crate::support::installed::command_line(&scene.at(""));
     let mode = std::os::unix::fs::PermissionsExt::from_mode;
     fs::set_permissions(scene.top.path(), mode(0o755)).unwrap();
     scene.create(&["--name=one", "--shares=1", "--of=0"]).run().ok();
