@@ -134,8 +134,8 @@ pub fn line(error: &(dyn StdError + 'static)) -> String {
     shown(&parts.collect::<Vec<_>>().join("; ")).into_owned()
 }
 
-/// [`line()`] for the person who started a command. If a user other than root lacks a permission, it ends with that advice,
-/// unless it names root already.
+/// [`line()`] for the person who started a command. If a user other than root lacks a permission, it ends with that
+/// advice, unless it names root already.
 pub fn line_for_user(error: &(dyn StdError + 'static), is_root: bool) -> String {
     let line = line(error);
     let lacks_permission = std::iter::successors(Some(error), |error| (*error).source()).any(|error| {
