@@ -34,6 +34,8 @@ compute mode DEFAULT, without a container engine (`tranche run`). The host is `t
   advisory, or soft with EXCLUSIVE_PROCESS.
 - A connection to the daemon that says nothing: a start beside it took 1.0 s, and a neighbour's work went on. Before the broker
   shut such connections down, the start took 24.5 s and failed, and the daemon was replaced.
+- One process in which the library stays loaded sees what others do: 1.7 GB and a process while that process ran, and neither before
+  nor after. The stand-in for the library reads its files at each call for that reason.
 - 130 connections of one holder, which fill the daemon's queue and say nothing: a start beside them took 3.0 s, under the same
   daemon.
 - A connection that says that it sends commands, and sends none: a start beside it took 0.6 s. Before, commands ended without an
