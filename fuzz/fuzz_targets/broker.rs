@@ -1,4 +1,4 @@
 //! A line that a client sends to the broker.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|line: &[u8]| tranche_core::fuzzing::broker_request(line));
+libfuzzer_sys::fuzz_target!(|line: &[u8]| tranche_protocol::fuzzing::broker_request(line));

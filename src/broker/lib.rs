@@ -10,6 +10,7 @@
 //! | [`control`] | what changes a GPU or an MPS daemon, so that the machine agrees with the ledger |
 //! | [`mig`] | layouts of MIG: what there is, changes, and what a killed process left |
 //! | [`serve`] | the broker: answers requests of hooks and users |
+//! | [`verbs`] | the verbs about claims, for root and for users |
 //! | [`run`](mod@run) | runs a program in a share, without a container |
 //! | [`command_line`] | the command line of the program `tranche-broker` |
 //! | [`sys`] | the only `unsafe` code |
@@ -24,6 +25,7 @@ pub mod peer;
 pub mod run;
 pub mod serve;
 pub mod sys;
+pub mod verbs;
 
 #[cfg(test)]
 #[path = "../../tests/support/programs.rs"]

@@ -35,8 +35,8 @@ use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, Holder, is_start_name, start_name};
 use tranche_core::types::{MigProfile, Selection, WaitTime};
 use tranche_plan::derive::Sharing;
-use tranche_plan::reserve::{Reservation, Unoffered};
-use tranche_state::held::specs::Specs;
+use tranche_plan::reserve::{Reservation, ReserveError, Unoffered};
+use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{self, View};
 use tranche_state::planning::{self, PlanOptions};
 
@@ -127,7 +127,11 @@ pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> 
                 asked_as: wanted::asked_as(names, &wish, &sharing.plan),
                 ..Reservation::for_start(wish, holder.clone(), Some(std::process::id()))?
             };
-            ReservedForRun::new(&reservation, &claims, &sharing, options.wait.get())?
+            let refused = |error| {
+                let names = DeviceNames::new(inventory.clone(), sharing.plan.clone());
+                View::new(names, claims.uptime()).not_reserved(reservation.wish.text(), error)
+            };
+            ReservedForRun::new(&reservation, &claims, &sharing, options.wait.get(), refused)?
         }
     };
     let ran = reserved.run(&options.command, &claims, &holder, &sharing, notes);
@@ -154,12 +158,16 @@ struct ReservedForRun<'a> {
 }
 
 impl<'a> ReservedForRun<'a> {
-    /// Reserves shares for this program.
-    fn new(reservation: &Reservation, claims: &Claims, sharing: &'a Sharing, wait: Duration) -> Result<Self> {
-        let label = reservation.wish.text();
+    /// Reserves shares for this program. `refused` makes the error of a reservation that failed.
+    fn new(
+        reservation: &Reservation,
+        claims: &Claims,
+        sharing: &'a Sharing,
+        wait: Duration,
+        refused: impl FnOnce(ReserveError) -> Error,
+    ) -> Result<Self> {
         let reserved = sharing.plan.reserve_waiting(claims, reservation, &Unoffered, wait);
-        let (_, claim) = reserved
-            .map_err(|error| View::new(Specs::of_plan(&sharing.plan), claims.uptime()).not_reserved(&label, error))?;
+        let (_, claim) = reserved.map_err(refused)?;
         Self::with(&reservation.name, claim, sharing)
     }
 

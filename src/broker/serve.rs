@@ -23,12 +23,12 @@ mod peer;
 mod program;
 mod queue;
 mod quota;
-mod refusal;
 mod signals;
 mod socket;
 mod status;
 mod ticker;
 
+pub use mig::change_without_broker;
 pub use socket::Socket;
 
 use crate::control::MachineControl;

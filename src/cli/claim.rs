@@ -5,7 +5,7 @@ mod gc;
 mod list;
 mod release;
 
-use super::place::{SpecDirArgs, StateArgs};
+use super::place::StateArgs;
 use anyhow::Result;
 
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ pub(super) enum Verb {
     /// Release a claim, a share, or all that a container holds
     Release(release::Args),
     /// Release claims that have ended, and remove specifications and temporary files that were left behind
-    Gc(PlaceArgs),
+    Gc(gc::Args),
 }
 
 /// The options of the verbs that do not examine the host.
@@ -30,8 +30,6 @@ pub(super) enum Verb {
 pub(super) struct PlaceArgs {
     #[command(flatten)]
     state: StateArgs,
-    #[command(flatten)]
-    specs: SpecDirArgs,
     /// Print JSON; docs/shares.md describes the fields
     #[arg(long)]
     json: bool,

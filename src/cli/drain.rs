@@ -1,7 +1,6 @@
 //! `tranche drain` and `tranche undrain`: take devices out of service, and put them back.
 
 use crate::out;
-use crate::place::SpecDirArgs;
 use crate::sharing::SharingArgs;
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -31,8 +30,6 @@ pub(super) struct DrainArgs {
     /// From when on: 2026-11-26T08:00 or 08:00 (UTC), +2h, +30m, +1d [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     at: Option<String>,
-    #[command(flatten)]
-    specs: SpecDirArgs,
     #[command(flatten)]
     host: SharingArgs,
 }
@@ -99,13 +96,13 @@ pub(super) fn drain(args: &DrainArgs) -> Result<ExitCode> {
     }
     let refreshed = refresh_if_used(state_dir);
     let outages: Vec<&Outage> = done.iter().map(|(outage, _)| outage).collect();
-    note_holders(&outages, state_dir, args)?;
+    note_holders(&outages, state_dir)?;
     Ok(refreshed.map_or_else(|error| out::complain(error.into()), |()| ExitCode::SUCCESS))
 }
 
 /// Says who holds something of the devices.
-fn note_holders(outages: &[&Outage], state_dir: &Path, args: &DrainArgs) -> Result<()> {
-    let (books, mut view) = held::read(state_dir, &args.specs.dirs())?;
+fn note_holders(outages: &[&Outage], state_dir: &Path) -> Result<()> {
+    let (books, mut view) = held::read(state_dir)?;
     let is_on = |claim: &&tranche_core::ledger::Claim| outages.iter().any(|outage| outage.covers(&claim.device));
     let claims: Vec<_> = books.claims().filter(is_on).collect();
     if !claims.is_empty() {

@@ -1,7 +1,7 @@
 //! The options that say how a host is examined, and the exit code for a host that could not be examined completely.
 
 use super::out;
-use super::place::{HostArgs, SpecDirArgs, StateArgs};
+use super::place::{HostArgs, StateArgs};
 use std::process::ExitCode;
 use std::time::Duration;
 use tranche_core::error::Kind;
@@ -101,8 +101,6 @@ pub(super) struct ObserveArgs {
     // In this order, because options without a heading of their own would get that of the ones before them.
     #[command(flatten)]
     state: StateArgs,
-    #[command(flatten)]
-    specs: SpecDirArgs,
     /// Give up on NVML, the driver's library, after this time
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
     gpu_timeout: Duration,
@@ -117,7 +115,6 @@ impl ObserveArgs {
         host.discovery.deadline = self.gpu_timeout;
         ObserveOptions {
             state_dir: self.state.state_dir.clone(),
-            spec_dirs: self.specs.dirs(),
             host,
         }
     }

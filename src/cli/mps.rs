@@ -9,12 +9,13 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
 use tranche_broker::control::run_daemon;
-use tranche_core::broker::{self, BrokerError, MpsRequest};
+use tranche_core::broker::{self, BrokerError};
 use tranche_core::error::{Error, Kind};
 use tranche_core::ledger::utc;
 use tranche_core::types::{DeviceKey, DeviceSelector, HostPath};
 use tranche_host::examine;
 use tranche_plan::host_file::HostFile;
+use tranche_protocol::MpsRequest;
 use tranche_state::controlled::{ControlledDevice, DaemonState, DaemonStatus};
 use tranche_state::held::root_only;
 

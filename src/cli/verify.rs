@@ -2,7 +2,7 @@
 
 use super::look::{self, LookArgs};
 use super::out;
-use super::place::{HostArgs, SpecDirArgs, StateArgs};
+use super::place::{HostArgs, StateArgs};
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,8 +36,6 @@ pub(super) struct Args {
     #[command(flatten)]
     state: StateArgs,
     #[command(flatten)]
-    specs: SpecDirArgs,
-    #[command(flatten)]
     host: HostArgs,
     #[command(flatten)]
     look: LookArgs,
@@ -52,7 +50,6 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         program: args.program.clone(),
         deadline: args.deadline,
         state_dir: args.state.state_dir.clone(),
-        spec_dirs: args.specs.dirs(),
         host: args.host.options(&args.look),
     })?;
     out::either(args.json, &verified, || verified.text())?;

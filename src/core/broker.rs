@@ -8,21 +8,14 @@
 //! `{"version":1,"ok":{…}}` or `{"version":1,"error":{"kind","object","what","hint"}}`.
 
 mod client;
-mod dra;
-mod offer;
+mod error_fields;
 mod request;
 
 pub use client::{BrokerError, ask, send, tell};
-pub use dra::{
-    AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraDivided, DraGpu, DraHeld, DraInstance, DraMig, DraParts,
-    DraShare, PreparedClaim, since_boot,
-};
-pub use offer::{Offer, OfferedParts, Offers, Taken};
+pub use error_fields::ErrorFields;
 pub use request::{
-    ClaimRequest, Command, DraDevicesRequest, DrainRequest, EnterRequest, EnterSubject, GiveUpRequest, LeaveRequest,
-    ListRequest, MigAnswer, MigMakeAnswer, MigMakeRequest, MigRequest, MpsRequest, OffersRequest, PolicyAnswer,
-    PolicyRequest, PrepareClaimRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest, RunAnswer, RunRequest,
-    StatusRequest, UnprepareClaimRequest,
+    Command, DrainRequest, EnterRequest, EnterSubject, LeaveRequest, MigMakeAnswer, MigMakeRequest, PrepareRequest,
+    RequestLine, as_text,
 };
 
 /// The broker's socket in the state directory.

@@ -7,10 +7,3 @@ pub fn ledger_book(text: &str) {
         let _ = book.is_sound();
     }
 }
-
-/// A line that a client sends to the broker: it is a request, or it is refused in one line.
-pub fn broker_request(line: &[u8]) {
-    if let Err(error) = crate::broker::Request::parse(line) {
-        assert_eq!(crate::error::line(&error).lines().count(), 1);
-    }
-}

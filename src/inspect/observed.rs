@@ -19,22 +19,21 @@ use crate::observe;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
-use tranche_core::broker::StatusRequest;
 use tranche_core::claims::{self, Claims};
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::process::Machine;
 use tranche_core::ledger::{Books, Claim, OutOfService, Outage, QueuedStart, STATE_DIR, WhyOut};
-use tranche_core::types::{CdiKind, DeviceKey, MemorySize, Strategy, USUAL_SPEC_DIRS};
+use tranche_core::types::{DeviceKey, MemorySize, Strategy};
 use tranche_host::examine::HostOptions;
 use tranche_host::{DiscoveryOptions, Roots, Usage};
-use tranche_plan::host_file::{HostFile, HostFileError};
+use tranche_plan::host_file::{self, HostFile, HostFileError};
 use tranche_plan::idle::Idleness;
-use tranche_plan::inventory::Inventory;
 use tranche_plan::share::Plan;
+use tranche_protocol::StatusRequest;
 use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::controlled::DaemonState;
+use tranche_state::held::names::DeviceNames;
 use tranche_state::held::not_ended::{self, NotEnded};
-use tranche_state::held::specs::Specs;
 use tranche_state::held::user_wait::{self, UserWait};
 use tranche_state::held::{Held, HeldUsage, View, by_broker, idleness, root_only};
 use tranche_state::overdue::TimeLimits;
@@ -45,8 +44,6 @@ use tranche_state::public_status::{PublicDevice, PublicStatus};
 pub struct ObserveOptions {
     /// The directory of the ledger.
     pub state_dir: PathBuf,
-    /// The directories with the specifications that name devices and shares. Later ones take precedence.
-    pub spec_dirs: Vec<PathBuf>,
     /// The host. Of its discovery, the options of NVML count.
     pub host: HostOptions,
 }
@@ -59,7 +56,6 @@ impl Default for ObserveOptions {
     fn default() -> Self {
         Self {
             state_dir: STATE_DIR.into(),
-            spec_dirs: USUAL_SPEC_DIRS.map(PathBuf::from).into(),
             host: HostOptions {
                 discovery: DiscoveryOptions {
                     deadline: GPU_TIMEOUT,
@@ -179,7 +175,7 @@ impl DaemonRow {
 pub struct HostFileRow {
     /// `false` if it is missing, too.
     pub current: bool,
-    /// What is wrong, and what to do; `null` if it is current, or missing.
+    /// What is wrong, and what to do; `null` if it is current, or missing while nothing is held.
     pub problem: Option<String>,
 }
 
@@ -190,12 +186,13 @@ impl Observed {
     /// Returns an error if the ledger or a root of the host cannot be read at all.
     pub fn look(options: &ObserveOptions, with_gpus: bool) -> Result<Self> {
         let (host_file, file) = host_file(&options.state_dir);
-        let (inventory, plan) = file.map(|file| (file.inventory, file.plan)).unzip();
+        let plan = file.as_ref().map(|file| file.plan.clone());
+        let names = file.map_or_else(DeviceNames::default, |file| DeviceNames::new(file.inventory, file.plan));
         let mut observed = Self {
             devices: Vec::new(),
             claims: Vec::new(),
             books: Books::default(),
-            view: View::default(),
+            view: View::new(names, 0),
             gpus: None,
             processes: Vec::new(),
             waiters: Vec::new(),
@@ -219,8 +216,9 @@ impl Observed {
             Ok(()) => observed.read_ledger(options, plan.as_ref())?,
             Err(unseen) => observed.take_public(public.as_ref(), unseen),
         }
+        observed.say_missing_host_file(&options.state_dir);
         observed.daemons = daemons(public.as_ref());
-        observed.read_out_of_service(options, inventory.as_ref());
+        observed.read_out_of_service(options);
         // A description of another machine says nothing about what this one does.
         if with_gpus && options.host.inventory.is_none() {
             let roots = Roots::new(&options.host.roots)?;
@@ -250,7 +248,7 @@ impl Observed {
                         // Those of users are shown with their users.
                         let is_of_user = |number| self.user_waits.iter().any(|wait| wait.ticket == Some(number));
                         queued.retain(|start| !is_of_user(start.number));
-                        self.waiters = self.waiter_rows(queued, options);
+                        self.waiters = self.waiter_rows(queued);
                     }
                     Err(error) => self.problems.push(claims::explain("waiting starts".to_owned(), error)),
                 }
@@ -258,8 +256,8 @@ impl Observed {
             }
             None => 0,
         };
-        self.view = View::new(Specs::read(&options.spec_dirs, &options.state_dir), uptime);
-        self.devices = device::devices(&self.view.specs, plan, &self.books);
+        self.view.set_uptime(uptime);
+        self.devices = device::devices(&self.view.devices, plan.is_some(), &self.books);
         let accounts = Accounts::new(AccountSources::default());
         let limits = plan.map(|plan| TimeLimits {
             accounts: &accounts,
@@ -284,6 +282,15 @@ impl Observed {
         Ok(())
     }
 
+    /// Says that there is no host.json, if something is held: devices have the names of the ledger then.
+    fn say_missing_host_file(&mut self, state_dir: &Path) {
+        let row = &mut self.host_file;
+        if !row.current && row.problem.is_none() && self.books.claims().next().is_some() {
+            let path = state_dir.join(host_file::NAME);
+            row.problem = Some(HostFileError::Missing { path }.to_string());
+        }
+    }
+
     fn take_public(&mut self, public: Option<&PublicStatus>, unseen: Error) {
         self.sees_ledger = false;
         match public {
@@ -301,7 +308,7 @@ impl Observed {
         let claims: Vec<&Claim> = self.books.claims().collect();
         let machine = Machine::here().ok();
         let processes = observe::attribute(&usage.gpus, &claims, |pid| machine.as_ref()?.lineage(pid));
-        let gpus = gpu::devices(&usage.gpus, &processes, &self.view.specs);
+        let gpus = gpu::devices(&usage.gpus, &processes, &self.view.devices);
         for (position, (held, claim)) in self.claims.iter_mut().zip(&claims).enumerate() {
             let sees = |init| machine.as_ref().is_some_and(|machine| machine.sees(init));
             held.can_be_seen = claim.process.as_ref().is_none_or(sees);
@@ -334,13 +341,12 @@ impl Observed {
         self.gpus = Some(gpus);
     }
 
-    fn waiter_rows(&self, queued: Vec<QueuedStart>, options: &ObserveOptions) -> Vec<WaiterRow> {
-        let specs = Specs::read(&options.spec_dirs, &options.state_dir);
+    fn waiter_rows(&self, queued: Vec<QueuedStart>) -> Vec<WaiterRow> {
         let machine = Machine::here().ok();
         let row = |start: QueuedStart| WaiterRow {
             wants: start.wants.map(|wants| {
                 let wanted = wants.into_iter().map(|wanted| WantedRow {
-                    device: specs.device(&wanted.device),
+                    device: self.view.devices.device(&wanted.device),
                     shares: wanted.shares.iter().map(ToString::to_string).collect(),
                 });
                 wanted.collect()
@@ -355,17 +361,12 @@ impl Observed {
     }
 
     /// Which devices are out of service: every user may read that.
-    fn read_out_of_service(&mut self, options: &ObserveOptions, inventory: Option<&Inventory>) {
+    fn read_out_of_service(&mut self, options: &ObserveOptions) {
         let out = OutOfService::read(&options.state_dir);
         let name = |key: &DeviceKey| {
-            let claimed = self.devices.iter().find(|device| device.key == *key);
-            let all = inventory.map(Inventory::catalogue);
-            let plain = all.and_then(|all| all.all().find(|device| device.key() == *key));
-            let plain = plain.map(|device| format!("{}={}", CdiKind::nvidia_gpu(), device.device().cdi_name()));
-            claimed
-                .map(|device| device.device.clone())
-                .or(plain)
-                .unwrap_or_else(|| key.to_string())
+            // A user who cannot read host.json has the names that the broker wrote for everybody.
+            let public = self.devices.iter().find(|device| device.key == *key);
+            public.map_or_else(|| self.view.devices.device(key), |device| device.device.clone())
         };
         let row = |outage: &Outage, by_compute_mode: bool| OutageRow {
             device: name(&outage.device),

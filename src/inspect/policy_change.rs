@@ -15,7 +15,7 @@ use tranche_plan::difference::Host;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::read::Read;
 use tranche_plan::share::{Plan, plan};
-use tranche_state::held::{View, books, root_only, specs::Specs};
+use tranche_state::held::{View, books, names::DeviceNames, root_only};
 use tranche_state::out_of_service;
 use tranche_state::planning::{PlanOptions, PolicyOptions, policy};
 
@@ -49,7 +49,7 @@ pub fn of(options: &PlanOptions, new: &Path, warnings: &mut Vec<String>) -> Resu
     };
     let mut difference = host.difference(&before, &after, &world)?;
     difference.settings.extend(other_keys(old.as_ref(), new.as_ref()));
-    let mut view = View::new(Specs::of_plan(&before), world.uptime());
+    let mut view = View::new(DeviceNames::new(inventory.clone(), before), world.uptime());
     Ok(PolicyChange::of(&difference, &mut view))
 }
 

@@ -23,7 +23,7 @@ use tranche_core::error::{Error, Kind, Result};
 use tranche_core::ledger::Claim;
 use tranche_core::own_programs;
 use tranche_host::examine::{self, HostOptions};
-use tranche_state::held::specs::Specs;
+use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{View, root_only};
 
 /// Which container is asked, and how.
@@ -43,8 +43,6 @@ pub struct VerifyOptions {
     pub deadline: Duration,
     /// The directory of the ledger.
     pub state_dir: PathBuf,
-    /// The directories with the specifications that name devices and shares. Later ones take precedence.
-    pub spec_dirs: Vec<PathBuf>,
     /// The host, whose devices are compared with what CUDA says.
     pub host: HostOptions,
 }
@@ -145,8 +143,8 @@ fn promised(claims: &[Claim], options: &VerifyOptions, not_asked: &mut Vec<Strin
             None
         }
     };
-    let view = View::new(Specs::read(&options.spec_dirs, &options.state_dir), 0);
-    let promised = |claim: &Claim| Promised::new(view.specs.name(claim), claim, inventory.as_ref());
+    let view = View::new(DeviceNames::of_host(&options.state_dir), 0);
+    let promised = |claim: &Claim| Promised::new(view.devices.name(claim), claim, inventory.as_ref());
     Ok(claims.iter().map(promised).collect())
 }
 

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::catalog::{Catalog, offers};
     use crate::fixtures::{replicas, whole};
-    use tranche_core::broker::{Offer, OfferedParts};
+    use tranche_protocol::{Offer, OfferedParts};
 
     fn names(offer: impl IntoIterator<Item = Offer>, ids: &[&str]) -> Result<Vec<String>, String> {
         let mut catalog = Catalog::default();

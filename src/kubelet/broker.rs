@@ -3,12 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tranche_core::broker::{
-    self, BrokerError, Command, DraDevices, DraDevicesRequest, GiveUpRequest, MOST_BYTES, Offers, OffersRequest,
-    PolicyAnswer, PolicyRequest, PrepareClaimRequest, PreparedClaim, ReserveRequest, UnprepareClaimRequest,
-};
+use tranche_core::broker::{self, BrokerError, Command, MOST_BYTES};
 use tranche_core::error::line;
 use tranche_core::ledger::PodName;
+use tranche_protocol::{
+    DraDevices, DraDevicesRequest, GiveUpRequest, Offers, OffersRequest, PolicyAnswer, PolicyRequest,
+    PrepareClaimRequest, PreparedClaim, ReserveRequest, UnprepareClaimRequest,
+};
 
 /// How long one answer may take: the kubelet waits for 30 s in all before it fails the start of a container
 /// (`KubeletPluginPreStartContainerRPCTimeoutInSecs` in `pkg/kubelet/cm/devicemanager/endpoint.go`).

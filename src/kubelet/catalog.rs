@@ -3,8 +3,8 @@
 use crate::pods::Pods;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
-use tranche_core::broker::{Offer, Offers};
 use tranche_core::text::counted;
+use tranche_protocol::{Offer, Offers};
 
 /// A device that the kubelet may allocate, or did.
 #[derive(Debug, Clone, PartialEq, Eq)]

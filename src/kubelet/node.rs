@@ -20,9 +20,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 use tracing::info;
-use tranche_core::broker::{BrokerError, Offers};
+use tranche_core::broker::BrokerError;
 use tranche_core::ledger::PodName;
 use tranche_core::notify::notify;
+use tranche_protocol::Offers;
 
 /// When the pod of an allocation is in the kubelet's list: it is recorded after the plugin has answered.
 const AFTER_ALLOCATE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];

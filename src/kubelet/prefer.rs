@@ -104,7 +104,7 @@ mod tests {
     use crate::fixtures::{replicas, whole};
     use proptest::prelude::*;
     use std::sync::Arc;
-    use tranche_core::broker::Offer;
+    use tranche_protocol::Offer;
 
     fn parts(all: impl IntoIterator<Item = Offer>) -> Arc<Parts> {
         let mut catalog = Catalog::default();

@@ -6,8 +6,8 @@
 use crate::pods::Pods;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use tranche_core::broker::Offers;
 use tranche_core::ledger::PodName;
+use tranche_protocol::Offers;
 
 /// Devices of each pod.
 pub type Devices = BTreeMap<PodName, Vec<String>>;
@@ -102,11 +102,11 @@ mod tests {
     use crate::catalog::offers;
     use crate::fixtures::{pod, replicas, taken, whole};
     use crate::pods::listed as pods;
-    use tranche_core::broker::Offer;
+    use tranche_protocol::Offer;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn held(taken: Vec<tranche_core::broker::Taken>) -> Offers {
+    fn held(taken: Vec<tranche_protocol::Taken>) -> Offers {
         offers([Offer {
             taken,
             ..replicas("GPU-0", 3)

@@ -19,7 +19,7 @@ use tranche_core::error::{Error, Kind};
 use tranche_core::ledger::{
     Book, Books, Claim, DamagedBook, Holder, LedgerError, Refused, Waiter, WhyOut, is_start_name, start_name,
 };
-use tranche_core::types::Device;
+use tranche_core::types::{CdiKind, Device};
 
 /// Seconds for which shares are reserved for a start whose process is not known: more than an engine needs from its
 /// `precreate` hooks to its `createRuntime` hooks.
@@ -54,7 +54,7 @@ impl Reservation {
             wish,
             holder: Holder::Person,
             process: None,
-            asked_as: Some(format!("nvidia.com/claim={name}")),
+            asked_as: Some(CdiKind::of_claim(name)),
             once: true,
             for_root: false,
             ttl: None,

@@ -5,50 +5,63 @@ mod claim;
 pub mod containers;
 pub mod earlier;
 pub mod idleness;
+pub mod names;
 pub mod not_ended;
 pub mod root_only;
-pub mod specs;
 pub mod user_wait;
 
 pub use claim::{ClaimNames, Held, HeldContainer, HeldIdle, HeldProcess, HeldTooLong, HeldUsage};
 
-use containers::Names;
-use specs::Specs;
+use containers::ContainerNames;
+use names::DeviceNames;
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Books, Claim, utc};
 use tranche_core::text::some;
 use tranche_plan::reserve::{ReserveError, explain as explain_reserve};
 
-/// How claims are shown: by the names that specifications give to devices, and engines to containers.
+/// How claims are shown: by the names that the last refresh gives to devices, and engines to containers.
 #[derive(Debug, Default)]
 pub struct View {
     /// The names of devices and shares.
-    pub specs: Specs,
+    pub devices: DeviceNames,
     /// The names of containers.
-    pub names: Names,
+    pub containers: ContainerNames,
     /// Seconds since boot, by which a claim's time to live is counted.
     uptime: u64,
 }
 
 impl View {
-    /// A view by the names of `specs` and of engines, at `uptime` seconds since boot.
-    pub fn new(specs: Specs, uptime: u64) -> Self {
+    /// A view by the names of `devices` and of engines, at `uptime` seconds since boot.
+    pub fn new(devices: DeviceNames, uptime: u64) -> Self {
         Self {
-            specs,
-            names: Names::default(),
+            devices,
+            containers: ContainerNames::default(),
             uptime,
         }
+    }
+
+    /// A view for one who may not read the files of root's engines.
+    pub fn without_containers(devices: DeviceNames, uptime: u64) -> Self {
+        Self {
+            containers: ContainerNames::hidden(),
+            ..Self::new(devices, uptime)
+        }
+    }
+
+    /// Counts times to live at `uptime` seconds since boot.
+    pub fn set_uptime(&mut self, uptime: u64) {
+        self.uptime = uptime;
     }
 
     /// `claim` as it is shown.
     pub fn held(&mut self, claim: &Claim) -> Held {
         let names = ClaimNames {
-            cdi: self.specs.name(claim),
-            device: self.specs.device(&claim.device),
-            container: claim.holder.container().and_then(|of_root| self.names.of(of_root)),
+            cdi: self.devices.name(claim),
+            device: self.devices.device(&claim.device),
+            container: claim.holder.container().and_then(|of_root| self.containers.of(of_root)),
         };
         Held::new(claim, names, self.uptime)
     }
@@ -60,7 +73,7 @@ impl View {
             let held = self.held(claim);
             format!(
                 "{} by {} since {}",
-                self.specs.own_name(claim),
+                self.devices.own_name(claim),
                 held.by(),
                 utc(held.since)
             )
@@ -81,13 +94,13 @@ impl View {
     }
 }
 
-/// What the ledger in `state_dir` has, and how it is shown by the names that the specifications in `spec_dirs` give.
+/// What the ledger in `state_dir` has, and how it is shown by the names of the last refresh.
 ///
 /// # Errors
 /// As [`books`].
-pub fn read(state_dir: &Path, spec_dirs: &[PathBuf]) -> Result<(Books, View)> {
+pub fn read(state_dir: &Path) -> Result<(Books, View)> {
     let (books, uptime) = books(state_dir)?;
-    Ok((books, View::new(Specs::read(spec_dirs, state_dir), uptime)))
+    Ok((books, View::new(DeviceNames::of_host(state_dir), uptime)))
 }
 
 /// What the ledger in `state_dir` has, and the seconds since boot by which a claim's time to live is counted.

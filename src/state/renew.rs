@@ -12,10 +12,11 @@ use tranche_plan::host_file::HostFile;
 /// Returns an error if the refresh cannot be run, or what it said last.
 pub fn specifications(state_dir: &Path) -> Result<()> {
     let program = own_programs::find("tranche")?;
-    let arguments = HostFile::load(state_dir).map(|host| host.arguments).unwrap_or_default();
+    // Without an earlier refresh, the settings of this program count.
+    let first = || vec![format!("--state-dir={}", state_dir.display())];
+    let arguments = HostFile::load(state_dir).map_or_else(|_| first(), |host| host.arguments);
     let mut refresh = Program::new(program);
     refresh.args(["cdi", "refresh"]).args(arguments);
-    // After a boot there are no arguments of an earlier refresh, and the settings of this program count.
     let settings = std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TRANCHE_"));
     refresh.envs(settings);
     let output = refresh.output().about("tranche cdi refresh", "cannot be run")?;

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
-use tranche_core::broker::Offers;
+use tranche_protocol::Offers;
 
 /// As NVIDIA's documentation has it.
 const TENTHS: &str = "\

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tranche_core::broker::Offers;
+use tranche_protocol::Offers;
 
 /// The cgroup of a pod, which ends with this.
 struct PodCgroup(PathBuf);

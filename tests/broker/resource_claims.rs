@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use tranche_core::broker::DraDevices;
 use tranche_plan::cdi::registry::Registry;
+use tranche_protocol::DraDevices;
 
 /// GPU 0 in ten turns; GPU 1 is in no entry.
 const POLICY: &str = "\

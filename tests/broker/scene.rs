@@ -125,10 +125,10 @@ impl Scene {
     pub(crate) fn command_of_root(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.at("tranche"));
         command.args(arguments).arg("--inventory=sim:t4x2");
-        for (option, path) in [("state-dir", "state"), ("spec-dir", "cdi"), ("config", "policy.yaml")] {
+        for (option, path) in [("state-dir", "state"), ("config", "policy.yaml")] {
             command.arg(self.option(option, path));
         }
-        command.env_clear();
+        command.env_clear().env("TRANCHE_SPEC_DIR", self.at("cdi"));
         command
     }
 

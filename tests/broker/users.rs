@@ -260,7 +260,7 @@ fn a_user_holds_no_more_than_the_quota_however_it_is_asked_for() {
         scene
             .ask(BOB, "release", json!({"what": "c"}))
             .unwrap_err()
-            .contains("is using it")
+            .contains("which is running; stop that container")
     );
     scene.ask(BOB, "release", json!({"what": "c", "force": true})).unwrap();
     // Many at once are not more.

@@ -103,7 +103,7 @@ impl Scene {
             top: tempfile::tempdir().unwrap(),
         };
         scene.policy(POLICY);
-        scene.generate();
+        scene.refresh();
         Some(scene)
     }
 
@@ -133,15 +133,15 @@ impl Scene {
         self.tranche(&[arguments, &["--inventory=sim:t4x2", &config]].concat())
     }
 
-    /// As [`Scene::tranche`], for a verb that looks into the directory of specifications.
-    fn at_specs(&self, arguments: &[&str]) -> Call {
-        let specs = self.option("spec-dir", "cdi");
-        self.tranche(&[arguments, &[&specs]].concat())
+    /// Writes the specifications and host.json for the policy of now.
+    fn refresh(&self) {
+        let output = self.option("output-dir", "cdi");
+        self.at_host(&["cdi", "refresh", &output, "--degraded"]).run().ok();
     }
 
-    fn generate(&self) {
-        let output = self.option("output", "cdi/nvidia.yaml");
-        self.at_host(&["cdi", "generate", &output]).run().ok();
+    fn collect(&self, arguments: &[&str]) -> Call {
+        let specs = self.option("spec-dir", "cdi");
+        self.tranche(&[&["claim", "gc", &specs], arguments].concat())
     }
 
     fn create(&self, more: &[&str]) -> Call {
@@ -150,7 +150,7 @@ impl Scene {
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
-        let said = self.at_specs(&[arguments, &["--json"]].concat()).run();
+        let said = self.tranche(&[arguments, &["--json"]].concat()).run();
         serde_json::from_str(&said.ok()).unwrap()
     }
 

@@ -30,13 +30,11 @@ fn a_caller_outside_the_crate_prints_what_status_prints() {
     plan.reserve(&claims, &reservation, &Unoffered).unwrap();
     let options = ObserveOptions {
         state_dir: dir.path().to_owned(),
-        spec_dirs: vec![dir.path().join("cdi")],
         ..ObserveOptions::default()
     };
     let by_example: Value = serde_json::from_str(&status::status(&options, false).unwrap()).unwrap();
     let state_dir = format!("--state-dir={}", dir.path().display());
-    let spec_dir = format!("--spec-dir={}", dir.path().join("cdi").display());
-    let by_verb = said(program(&["status", "--json", "--no-gpu", &state_dir, &spec_dir]));
+    let by_verb = said(program(&["status", "--json", "--no-gpu", &state_dir]));
     assert_eq!(by_verb.code, Some(0), "{}", by_verb.err);
     assert_eq!(serde_json::from_str::<Value>(&by_verb.out).unwrap(), by_example);
     assert_eq!(by_example["claims"][0]["name"], "train");

@@ -24,7 +24,7 @@ fn each_engine(name: &str, policy: &str, images: usize, script: &str, look: impl
             "rm /etc/cdi/none-yet\nhost=$bed/host\n\
              at=\"--driver-root=$host --dev-root=$host --proc-root=$host/proc --sys-root=$host/sys\"\n\
              place=\"$at --config=$bed/policy.yaml\"\n\
-             step generate tranche cdi generate $place --cdi-version 0.5 --hook-path \"$oci\" --output /etc/cdi/nvidia.yaml\n\
+             step generate tranche cdi refresh $place --cdi-version 0.5 --hook-path \"$oci\" --output-dir /etc/cdi\n\
              {script}"
         );
         let session = session(&bed, engine, images, &script);
@@ -104,7 +104,7 @@ step claimed start claimed "$2" --device nvidia.com/claim=beforehand
 step fourth start fourth "$3" --device nvidia.com/gpu=0.any
 refuse fifth start fifth "$4" --device nvidia.com/gpu=0.any
 podman rm --force --time 0 twice claimed fourth > /dev/null 2>&1
-tranche claim release --spec-dir /etc/cdi beforehand > /dev/null 2>&1
+tranche claim release beforehand > /dev/null 2>&1
 step all start all "$1" --device nvidia.com/gpu=0
 refuse under-whole start under-whole "$2" --device nvidia.com/gpu=0.any
 "#;

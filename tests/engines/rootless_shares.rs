@@ -27,7 +27,7 @@ rm /etc/cdi/none-yet
 "$bed/tranche" broker $place --spec-dir /run/cdi > "$bed/broker.log" 2>&1 &
 broker=$!
 await test -S /run/tranche/broker.sock
-step generate tranche cdi generate $place --cdi-version 0.5 --hook-path "$oci" --output /etc/cdi/nvidia.yaml
+step generate tranche cdi refresh $place --cdi-version 0.5 --hook-path "$oci" --output-dir /etc/cdi
 # Where hooks keep their messages for this user, as a session of systemd has it.
 mkdir -p /run/user/65534
 chown 65534:65534 /run/user/65534
@@ -63,8 +63,8 @@ user rm --force --all --time 0 > /dev/null 2>&1
 as_user "$bed/tranche" claim release kept > /dev/null
 # A start waits, and its client is killed.
 sed 's/^sharing:/&\n  wait: 10m/' "$bed/policy.yaml" > "$bed/waiting.yaml"
-step generate-waiting tranche cdi generate $place --config "$bed/waiting.yaml" --cdi-version 0.5 --hook-path "$oci" \
-    --output /etc/cdi/nvidia.yaml
+step generate-waiting tranche cdi refresh $place --config "$bed/waiting.yaml" --cdi-version 0.5 --hook-path "$oci" \
+    --output-dir /etc/cdi
 step holds begin holds "$first" gpu=0.a
 client() {
     # shellcheck disable=SC2086 # options are meant to be split

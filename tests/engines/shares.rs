@@ -59,7 +59,7 @@ fn only(engine: Engine, name: &str, images: usize, script: &str, look: impl Fn(&
     let place = place(&bed);
     let script = format!(
         "rm /etc/cdi/none-yet\nplace='{}'\n\
-         step generate tranche cdi generate $place --cdi-version 0.5 --hook-path \"$oci\" --output /etc/cdi/nvidia.yaml\n{script}",
+         step generate tranche cdi refresh $place --cdi-version 0.5 --hook-path \"$oci\" --output-dir /etc/cdi\n{script}",
         place.join(" ")
     );
     let session = session(&bed, engine, images, &script);
@@ -368,7 +368,7 @@ step gone run --rm --device nvidia.com/claim=train1 --rootfs "$2" /bin/true
             session.ok("next");
             assert!(session.ok("waits").contains("reserved"), "{engine:?}");
             session.ok("release");
-            assert_eq!(session.ok("released"), "nvidia.yaml\n", "{engine:?}");
+            assert_eq!(session.ok("released"), "tranche.yaml\n", "{engine:?}");
             assert_ne!(session.step("gone").code, 0);
         },
     );
@@ -408,7 +408,7 @@ step unnamed create --name 'a/b' --shares 1
             session.ok("once");
             session.ok("use-once");
             assert!(!session.ok("after-once").contains("once"), "{engine:?}");
-            assert_eq!(session.ok("after-once-files"), "nvidia.yaml\n", "{engine:?}");
+            assert_eq!(session.ok("after-once-files"), "tranche.yaml\n", "{engine:?}");
             session.ok("fails");
             assert_ne!(session.step("no-program").code, 0);
             let list = session.ok("after-fails");
@@ -422,7 +422,7 @@ step unnamed create --name 'a/b' --shares 1
                 full.text
             );
             session.ok("gc");
-            assert_eq!(session.ok("after-gc"), "nvidia.yaml\n", "{engine:?}");
+            assert_eq!(session.ok("after-gc"), "tranche.yaml\n", "{engine:?}");
             let unnamed = session.step("unnamed");
             assert_eq!(unnamed.code, 2, "{}", unnamed.text);
         },
@@ -435,7 +435,7 @@ fn a_share_that_vanished_from_the_policy_is_still_held() {
 step one start one "$1" --device nvidia.com/gpu=0.a
 sed 's/{name: a}, {name: b}/{name: c}, {name: d}/' "$bed/policy.yaml" > "$bed/new.yaml"
 new=$(echo "$place" | sed 's/policy.yaml/new.yaml/')
-step generate tranche cdi generate $new --cdi-version 0.5 --hook-path "$oci" --output /etc/cdi/nvidia.yaml
+step generate tranche cdi refresh $new --cdi-version 0.5 --hook-path "$oci" --output-dir /etc/cdi
 step status tranche status
 step old start old "$2" --device nvidia.com/gpu=0.a
 step new start two "$2" --device nvidia.com/gpu=0.c

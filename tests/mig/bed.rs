@@ -7,6 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -115,6 +116,12 @@ impl Bed {
             .collect()
     }
 
+    /// The UUID of GPU `index`.
+    pub(crate) fn uuid(&self, index: usize) -> String {
+        let status: Value = serde_json::from_str(&self.tranche(&["mig", "status", "--json"]).out).unwrap();
+        status[index]["uuid"].as_str().unwrap().to_owned()
+    }
+
     /// The layout of GPU `index`.
     pub(crate) fn layout(&self, index: u32) -> String {
         let start = format!("{index}:");
@@ -145,6 +152,32 @@ impl Bed {
             }
         }
         fs::remove_dir_all(self.at("cdi")).unwrap();
+    }
+
+    /// The answer of the broker to a request, or the text of its refusal.
+    pub(crate) fn ask(&self, request: &Value) -> Result<Value, String> {
+        let mut answer = String::new();
+        BufReader::new(self.send(request)).read_line(&mut answer).unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        match answer.get("ok") {
+            Some(ok) => Ok(ok.clone()),
+            None => Err(answer["error"].to_string()),
+        }
+    }
+
+    /// Sends the broker a request, whose answer nobody has read yet.
+    pub(crate) fn send(&self, request: &Value) -> UnixStream {
+        let mut request = request.clone();
+        request["version"] = 1.into();
+        let mut stream = UnixStream::connect(self.at("state/broker.sock")).unwrap();
+        stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+        stream
+    }
+
+    /// Whether the specifications have the device.
+    pub(crate) fn offers(&self, name: &str) -> bool {
+        let specification = fs::read_to_string(self.at("cdi/tranche.yaml")).unwrap_or_default();
+        specification.contains(&format!("name: \"{name}\"\n"))
     }
 
     /// Applies a layout that has to be applied, if it is not there.

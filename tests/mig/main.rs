@@ -13,6 +13,7 @@ mod support;
 
 mod bed;
 mod changes;
+mod clients;
 mod killed;
 mod modes;
 mod on_demand;

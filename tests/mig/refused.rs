@@ -135,28 +135,38 @@ fn gpus_of_virtual_machines_are_refused() {
     }
 }
 
+/// Another client than `tranche mig apply`, which looks at the policy itself.
 #[test]
-fn without_a_broker_nothing_is_changed() {
-    let bed = Bed::without_broker("dgx-a100-mig");
-    refused(
-        &bed,
-        &["mig", "apply", "--yes", "--layout", "0:1g.5gb"],
-        1,
-        "the broker, which changes GPUs, cannot be reached",
+fn the_broker_refuses_what_contradicts_the_policy() {
+    let bed = Bed::new("dgx-a100-mig");
+    bed.policy("version: v1\nmig:\n  layout:\n  - 0:3g.20gb,1g.5gb\n");
+    let before = bed.layouts();
+    let refused = bed
+        .ask(&json!({"command": "mig", "layouts": ["0:7g.40gb"]}))
+        .unwrap_err();
+    assert!(
+        refused.contains("gives it 1g.5gb,3g.20gb, and not 7g.40gb"),
+        "{refused}"
     );
+    // In MIG mode it is what the policy says.
+    let refused = bed
+        .ask(&json!({"command": "mig", "layouts": ["0:off"], "check": "modes", "may_change_mode": true}))
+        .unwrap_err();
+    assert!(refused.contains("gives it 1g.5gb,3g.20gb, and not off"), "{refused}");
+    assert_eq!(bed.layouts(), before);
+    bed.ask(&json!({"command": "mig", "layouts": ["0:empty"], "check": "modes"}))
+        .unwrap();
+    assert_eq!(bed.layout(0), "empty");
 }
 
 #[test]
 fn what_has_changed_since_the_plan_is_not_destroyed() {
     let bed = Bed::new("dgx-a100-mig");
-    let request = json!({"version": 1, "command": "mig", "layouts": ["0:7g.40gb"], "seen": ["0:empty"]});
-    let mut stream = std::os::unix::net::UnixStream::connect(bed.at("state/broker.sock")).unwrap();
-    std::io::Write::write_all(&mut stream, format!("{request}\n").as_bytes()).unwrap();
-    let mut answer = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stream), &mut answer).unwrap();
+    let refused = bed.ask(&json!({"command": "mig", "layouts": ["0:7g.40gb"], "seen": ["0:empty"]}));
+    let refused = refused.unwrap_err();
     assert!(
-        answer.contains("the instances have changed since the plan was made"),
-        "{answer}"
+        refused.contains("the instances have changed since the plan was made"),
+        "{refused}"
     );
     assert_eq!(bed.layout(0).matches("1g.5gb").count(), 7);
 }

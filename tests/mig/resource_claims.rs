@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-use tranche_core::broker::{DraDevices, DraDivided, DraInstance};
+use tranche_protocol::{DraDevices, DraDivided, DraInstance};
 
 const POLICY: &str = "version: v1\nkubernetes: {door: dra}\nmig: {onDemand: {devices: [0]}}\n";
 

@@ -7,8 +7,8 @@ use super::start::WaitingProgram;
 use super::{RunOptions, ShareForRun, environment, on_demand_profile, supervise};
 use crate::own_cgroup::OwnCgroup;
 use std::process::ExitStatus;
-use tranche_core::broker::{RunAnswer, RunRequest};
 use tranche_core::error::{Error, Result};
+use tranche_protocol::{RunAnswer, RunRequest};
 use tranche_state::held::by_broker;
 
 /// Runs the program, and returns how it ended.

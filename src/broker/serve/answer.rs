@@ -1,31 +1,22 @@
 //! What a client gets: one JSON object in a line.
 
 use serde_json::{Value, json};
-use tranche_core::broker::VERSION;
-use tranche_core::error::{Error, Kind, Result, parts};
+use tranche_core::broker::{ErrorFields, VERSION};
+use tranche_core::error::Result;
 
 /// The line that answers a request, with its end.
 pub(super) fn line(result: Result<Value>) -> String {
     let answer = match result {
         Ok(value) => json!({"version": VERSION, "ok": value}),
-        Err(error) => json!({"version": VERSION, "error": wire(&error)}),
+        Err(error) => json!({"version": VERSION, "error": ErrorFields::from(&error)}),
     };
     format!("{answer}\n")
-}
-
-fn wire(error: &Error) -> Value {
-    let (object, what, hint) = parts(error);
-    let kind = match error.kind() {
-        Kind::Usage => "usage",
-        Kind::Nothing => "nothing",
-        Kind::Failed | Kind::Found => "failed",
-    };
-    json!({"kind": kind, "object": object, "what": what, "hint": hint})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tranche_core::error::Error;
 
     #[test]
     fn an_answer_is_one_line_with_all_that_went_wrong() {

@@ -10,13 +10,13 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tranche_core::broker::{
-    DraDevicesRequest, DrainRequest, GiveUpRequest, LeaveRequest, ListRequest, MigMakeRequest, MpsRequest,
-    OffersRequest, PolicyRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest,
-    UnprepareClaimRequest,
-};
+use tranche_core::broker::{DrainRequest, LeaveRequest, MigMakeRequest, PrepareRequest};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result};
+use tranche_protocol::{
+    DraDevicesRequest, GiveUpRequest, ListRequest, MigRestoreRequest, MpsRequest, OffersRequest, PolicyRequest,
+    ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
+};
 use tranche_state::accounts::Accounts;
 use tranche_state::public_status::PublicStatus;
 
@@ -24,7 +24,7 @@ use tranche_state::public_status::PublicStatus;
 pub(super) struct Commands<'a> {
     pub(super) options: &'a ServeOptions,
     pub(super) control: &'a dyn MachineControl,
-    host: &'a dyn HostFacts,
+    pub(super) host: &'a dyn HostFacts,
     /// Who is counted by the limits.
     pub(super) accounts: &'a Accounts,
     /// A byte that is written here wakes the thread that compares the machine with the ledger.
@@ -124,7 +124,11 @@ impl<'a> Commands<'a> {
             }
             Request::Mig(request) => {
                 owner_alone(peer, "mig")?;
-                mig::apply(self, &request)
+                mig::change(self, |host| crate::mig::apply(host, &request))
+            }
+            Request::MigRestore(MigRestoreRequest {}) => {
+                owner_alone(peer, "mig-restore")?;
+                mig::change(self, crate::mig::restore)
             }
             Request::MigMake(MigMakeRequest { profile }) => {
                 owner_alone(peer, "mig-make")?;
@@ -171,7 +175,7 @@ impl<'a> Commands<'a> {
 
     /// The ledger as `peer` may use it.
     pub(super) fn claims(&self, peer: &BrokerClient) -> Result<Claims> {
-        Ok(Claims::open(self.state_dir())?.for_user(peer.uid))
+        peer.caller().claims(self.state_dir())
     }
 }
 

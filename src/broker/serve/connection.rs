@@ -8,8 +8,9 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tranche_core::bounded;
-use tranche_core::broker::{MOST_BYTES, Request};
+use tranche_core::broker::MOST_BYTES;
 use tranche_core::error::{Error, Result};
+use tranche_protocol::Request;
 
 /// How long a client may take to send its line, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -4,11 +4,10 @@
 //! taken from the plan, and never from the request.
 
 use super::commands::Commands;
-use super::own::own_name;
 use super::peer::BrokerClient;
 use super::queue::{UserAttempt, WaitOptions};
 use super::quota::ClientQuota;
-use super::refusal::{entry_refused, refuse_mps};
+use crate::verbs::refusal::{entry_refused, refuse_mps};
 use serde_json::{Value, json};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -261,7 +260,7 @@ fn subject(peer: &BrokerClient, request: &EnterRequest, plan: &Plan, split: &Spl
             Err(Error::failed(about(), "the policy gives out shares of it alone"))
         }
         EnterSubject::Part(Part::Whole) => Ok(Subject::WHOLE),
-        EnterSubject::Claim(name) => Ok(Subject::Claim(own_name(peer, name)?, request.size)),
+        EnterSubject::Claim(name) => Ok(Subject::Claim(peer.caller().own_name(name)?, request.size)),
     }
 }
 

@@ -17,13 +17,13 @@ use super::commands::Commands;
 use crate::facts::Facts;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tranche_core::broker::{Offer, Offers, Taken};
 use tranche_core::claims::{Claims, LockedClaims};
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{Books, Claim, ClaimState, HeldPart, Holder, PodName};
 use tranche_core::types::{DeviceKey, GpuUuid, ShareName};
 use tranche_plan::reserve::{Reservation, Unoffered, explain, list};
 use tranche_plan::share::{SplitDevice, Wish, offers as offered};
+use tranche_protocol::{Offer, Offers, Taken};
 use tranche_state::controlled::{ControlledDevice, DaemonState};
 
 /// What the kubelet may allocate, what of it is taken, and what does not work.

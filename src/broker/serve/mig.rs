@@ -1,68 +1,56 @@
 //! Layouts of MIG: one change at a time.
 
 use super::commands::Commands;
+use super::socket;
 use crate::control::nvml::Nvml;
-use crate::mig::{MigJournal, MigOrder, MigTools, NodeUser, NvmlMachine, Record, users_of};
+use crate::control::{Control, ControlOptions};
+use crate::facts::HostNow;
+use crate::mig::{self, MigHost, MigJournal, MigTools};
+use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::path::Path;
-use tranche_core::broker::{MigAnswer, MigRequest};
+use std::sync::Arc;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result, line};
-use tranche_core::types::GpuUuid;
-use tranche_plan::inventory::{DeviceNode, Inventory};
-use tranche_plan::mig::{ExactGpu, Layout, MigGpu, plan};
+use tranche_protocol::MigRequest;
 use tranche_state::mutex::lock;
+use tranche_state::planning::PlanOptions;
 
-/// Applies layouts, and puts back first what a killed broker left half changed. Without layouts, that is all.
+impl Commands<'_> {
+    /// The machine, for a change of its layouts.
+    fn mig_host(&self) -> MigHost<'_> {
+        MigHost {
+            facts: self.host,
+            control: self.control,
+            state_dir: self.state_dir(),
+            policy: &self.options.policy,
+        }
+    }
+}
+
+/// Does `work`, which changes layouts, while nobody else does.
 ///
 /// # Errors
-/// Returns what stands in the way. Nothing has changed then.
-pub(super) fn apply(commands: &Commands<'_>, request: &MigRequest) -> Result<Value> {
+/// Returns the error of `work`.
+pub(super) fn change<T: Serialize>(
+    commands: &Commands<'_>,
+    work: impl FnOnce(&MigHost<'_>) -> Result<T>,
+) -> Result<Value> {
     let _one = lock(&commands.mig);
-    let changed = with_tools(commands, request.may_reset, |tools, nvml| {
-        let layouts: Result<Vec<Layout>> = request.layouts.iter().map(|layout| layout.parse()).collect();
-        let (gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
-        check_seen(&request.seen, &gpus)?;
-        let holders = crate::mig::holders(&gpus, tools.claims)?;
-        tools.apply(&MigOrder {
-            target: plan(&layouts?, &gpus, &holders)?,
-            may_change_mode: request.may_change_mode,
-            may_reset: request.may_reset,
-            services: request.services.clone(),
-            record: Record::Layout,
-        })
-    })?;
-    let answer = MigAnswer {
-        changed: changed.iter().map(|gpu| gpu.uuid.to_string()).collect(),
-    };
+    let answer = work(&commands.mig_host())?;
     serde_json::to_value(answer).about("broker", "cannot write its answer")
 }
 
 /// Calls `work` with what layouts are applied with, after what a killed broker left was put back. The caller has
 /// [`Commands::mig`].
+///
+/// # Errors
+/// As [`MigHost::with_tools`].
 pub(super) fn with_tools<T>(
     commands: &Commands<'_>,
     may_reset: bool,
     work: impl FnOnce(&MigTools<'_>, &Nvml) -> Result<T>,
 ) -> Result<T> {
-    let facts = commands.facts()?;
-    let driver = commands.control.driver()?;
-    let machine = NvmlMachine {
-        nvml: driver.nvml,
-        reset: driver.nvidia_smi.filter(|_| may_reset),
-    };
-    let claims = Claims::open(commands.state_dir())?;
-    let tools = MigTools {
-        machine: &machine,
-        control: commands.control,
-        claims: &claims,
-        state_dir: commands.state_dir(),
-        users: &|gpu| users(&facts.inventory, gpu),
-        systemctl: driver.systemctl,
-    };
-    tools.finish()?;
-    work(&tools, &machine.nvml)
+    commands.mig_host().with_tools(may_reset, work)
 }
 
 /// Puts back what a broker that was killed left half changed.
@@ -70,7 +58,7 @@ pub(super) fn recover(commands: &Commands<'_>) {
     let is_unfinished = MigJournal::read(commands.state_dir()).map(|journal| journal.is_some());
     let put_back = match is_unfinished {
         Ok(false) => return,
-        Ok(true) => apply(commands, &MigRequest::default()).map(drop),
+        Ok(true) => change(commands, |host| mig::apply(host, &MigRequest::default())).map(drop),
         Err(error) => Err(error),
     };
     if let Err(error) = put_back {
@@ -78,28 +66,22 @@ pub(super) fn recover(commands: &Commands<'_>) {
     }
 }
 
-/// Refuses a request if a GPU has something else than the person has seen who agreed to the plan.
-fn check_seen(seen: &[String], gpus: &[MigGpu]) -> Result<()> {
-    let has: BTreeSet<String> = gpus.iter().map(|gpu| ExactGpu::of(gpu).layout().to_string()).collect();
-    match seen.iter().find(|seen| !has.contains(*seen)) {
-        None => Ok(()),
-        Some(_) => Err(
-            Error::failed("MIG", "the instances have changed since the plan was made")
-                .hint("look at the plan again: tranche mig plan"),
-        ),
-    }
-}
-
-/// The processes that have a GPU open, or an instance of it.
-fn users(inventory: &Inventory, gpu: &GpuUuid) -> Result<Vec<NodeUser>> {
-    let number = |node: &DeviceNode| (u64::from(node.major), u64::from(node.minor));
-    let found = inventory.gpus.iter().find(|found| found.uuid == *gpu);
-    let nodes = found.into_iter().flat_map(|gpu| {
-        let of_devices = gpu
-            .mig_devices
-            .iter()
-            .flat_map(|mig| [&mig.gpu_instance_cap, &mig.compute_instance_cap]);
-        of_devices.chain([&gpu.node]).flatten().map(number)
-    });
-    users_of(Path::new("/proc"), &nodes.collect())
+/// Does `work`, which changes layouts, in this process. No broker starts meanwhile.
+///
+/// # Errors
+/// Returns an error if a broker runs or the driver cannot be used, and those of `work`.
+pub fn change_without_broker<T>(at: &PlanOptions, work: impl FnOnce(&MigHost<'_>) -> Result<T>) -> Result<T> {
+    let state_dir = std::path::absolute(&at.state_dir).about(at.state_dir.display(), "has no absolute path")?;
+    drop(Claims::open(&state_dir)?);
+    let Some(_lock) = socket::lock(&state_dir)? else {
+        return Err(Error::failed("broker", "has just started").hint("try again"));
+    };
+    let facts = Arc::new(HostNow::new(at.clone()));
+    let control = Control::open(ControlOptions::of(at)?, facts.clone())?;
+    work(&MigHost {
+        facts: &*facts,
+        control: &control,
+        state_dir: &state_dir,
+        policy: &at.policy,
+    })
 }

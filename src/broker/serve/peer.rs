@@ -4,6 +4,7 @@ use super::nested::numbers_here;
 use super::signals::{handle, signal};
 use crate::peer::Peer;
 use crate::sys::as_user::Answer;
+use crate::verbs::Caller;
 use std::fs;
 use std::io;
 use std::os::linux::fs::MetadataExt;
@@ -35,6 +36,14 @@ impl BrokerClient {
     /// Whether it is the user of the broker, to whom the ledger belongs: root, outside of tests.
     pub(super) fn is_owner(self) -> bool {
         self.uid == nix::unistd::geteuid().as_raw()
+    }
+
+    /// For whom a verb is done that the client asks for.
+    pub(super) fn caller(self) -> Caller {
+        match self.is_owner() {
+            true => Caller::Root,
+            false => Caller::User(self.uid),
+        }
     }
 
     /// The init of a container of this user, whose number is `pid` in the pid namespace of the process that asks.

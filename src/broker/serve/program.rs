@@ -3,22 +3,23 @@
 //! The program's process waits until it is answered. It enters the claim here, so that the claim ends with it.
 
 use super::commands::Commands;
-use super::own::{WithinQuota, for_users, own_name, reserve};
+use super::own::{WithinQuota, reserve};
 use super::peer::BrokerClient;
 use super::queue::WaitOptions;
 use super::quota::ClientQuota;
-use super::refusal::{entry_refused, refuse_mps, reserve_refused};
 use crate::facts::Facts;
 use crate::run::{planned::PlannedClaim, wanted};
+use crate::verbs::Caller;
+use crate::verbs::refusal::{entry_refused, refuse_mps, reserve_refused};
 use serde_json::Value;
 use std::os::unix::net::UnixStream;
-use tranche_core::broker::{RunAnswer, RunRequest};
 use tranche_core::claims::{Attempt, ClaimEntry, Claims};
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::process::Machine;
 use tranche_core::ledger::{Claim, Holder, InitProcess, start_name};
 use tranche_core::types::{DevicePart, DeviceSelector, HostPath};
 use tranche_plan::reserve::{Reservation, Unoffered};
+use tranche_protocol::{RunAnswer, RunRequest};
 
 /// The most characters of a program's name that are kept.
 const LONGEST_NAME: usize = 64;
@@ -74,7 +75,8 @@ fn reserved(
     let named: Option<DevicePart> = request.shares.first().and_then(|typed| typed.parse().ok());
     let named = named.map(|part| part.device);
     let is_here = |selector: &&DeviceSelector| facts.inventory.catalogue().get(selector).is_ok();
-    let plan = for_users(facts, named.as_ref().filter(is_here))?;
+    let named = named.as_ref().filter(is_here);
+    let plan = Caller::User(options.peer.uid).plan(facts.plan.clone(), &facts.inventory, named)?;
     let wish = wanted::wish(&request.shares, &request.select, &facts.inventory, &plan)?;
     let reservation = Reservation {
         asked_as: wanted::asked_as(&request.shares, &wish, &plan),
@@ -97,7 +99,7 @@ fn reserved(
 
 /// The claim that the user made under `name`, with its name in the ledger.
 fn of_claim(peer: &BrokerClient, name: &str, claims: &Claims) -> Result<(String, Claim)> {
-    let name = own_name(peer, name)?;
+    let name = peer.caller().own_name(name)?;
     let books = claims.books()?;
     let mut own = books.claims().filter(|claim| claim.uid == peer.uid);
     let claim = own.find(|claim| claim.name.as_ref() == Some(&name)).cloned();

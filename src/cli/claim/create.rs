@@ -6,21 +6,16 @@ use crate::sharing::SharingArgs;
 use anyhow::{Result, bail};
 use serde::Deserialize;
 use std::process::ExitCode;
-use std::time::Duration;
-use tranche_core::broker::{ClaimRequest, MigMakeRequest};
-use tranche_core::claims::Claims;
+use tranche_broker::verbs::{self, Caller, ClaimPlace, RootsTurn};
+use tranche_core::broker::MigMakeRequest;
 use tranche_core::error::Error;
 use tranche_core::types::{
     CdiVersion, MemorySize, MigProfile, Percent, RequestedDevice, Selection, ShareName, WaitTime,
 };
-use tranche_plan::derive::{HookOptions, Sharing};
-use tranche_plan::reserve::ReserveError;
-use tranche_state::claim_spec::{self, ClaimFile, describe, is_of_user};
-use tranche_state::held::Held;
-use tranche_state::held::specs::Specs;
-use tranche_state::held::{View, by_broker};
-use tranche_state::planning::own_hook;
-use tranche_state::planning::{self, needs, pipe_directories};
+use tranche_plan::derive::HookOptions;
+use tranche_protocol::ClaimRequest;
+use tranche_state::held::{Held, by_broker};
+use tranche_state::planning::{self, own_hook};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -77,46 +72,36 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let mut request = args.request();
-    // A device and a file get this name, so it is checked before anything is reserved.
-    let device_name = claim_spec::device_name(&request.name)?;
     let state_dir = &args.at.state.state_dir;
     if by_broker::is_needed(state_dir) {
         if let Some(profile) = &args.mig {
             let error = Error::usage(format!("--mig {profile}"), "only root can have an instance made");
             bail!(error.hint("ask root for a claim"));
         }
-        return ask_broker(args, &request);
-    }
-    if is_of_user(&args.name) {
-        let error = Error::usage(format!("claim {}", args.name), "is a name for claims of users");
-        bail!(error.hint("choose one that does not begin with a number and a dot"));
+        let answer: OwnClaim = by_broker::ask_waiting(state_dir, &request, request.wait.get())?;
+        return show(args, &answer.claim, answer.note.lines());
     }
     if let Some(profile) = args.mig.clone() {
         request.device = Some(RequestedDevice::One(MigMakeRequest { profile }.ask(state_dir)?));
     }
     let (inventory, sharing) = planning::required(&args.at.options())?;
-    let reservation = claim_spec::reservation(&request, &inventory, &sharing.plan)?;
-    let hook = own_hook().unwrap_or_else(|| HookOptions::default().path);
-    let offer = ClaimFile::new(&request, &inventory, &sharing, hook, &args.specs.spec_dir)?;
-    let claims = Claims::open(state_dir)?;
-    pipe_directories::make(&sharing)?;
-    let wait = args.wait.map_or(Duration::ZERO, WaitTime::get);
-    let reserved = sharing.plan.reserve_waiting(&claims, &reservation, &offer, wait);
-    let (found, claim) = reserved.map_err(|error| refusal(error, args, &sharing))?;
-    let held = View::new(Specs::of_plan(&sharing.plan), claims.uptime()).held(&claim);
-    out::either(args.json, &held, || format!("{device_name}\n"))?;
-    out::note(describe(&found, &sharing.plan));
-    if let Some(split) = sharing.plan.split(found.device) {
-        needs::note(&sharing, split).into_iter().for_each(out::note);
-    }
-    Ok(ExitCode::SUCCESS)
+    let place = ClaimPlace {
+        inventory: &inventory,
+        sharing,
+        hook: own_hook().unwrap_or_else(|| HookOptions::default().path),
+        spec_dir: &args.specs.spec_dir,
+    };
+    let turn = RootsTurn {
+        wait: request.wait.get(),
+    };
+    let created = verbs::create(place, Caller::Root, request, &turn)?;
+    show(args, &created.held, created.notes.iter().map(String::as_str))
 }
 
-/// Lets the broker make the claim, because this user cannot write the ledger.
-fn ask_broker(args: &Args, request: &ClaimRequest) -> Result<ExitCode> {
-    let answer: OwnClaim = by_broker::ask_waiting(&args.at.state.state_dir, request, request.wait.get())?;
-    out::either(args.json, &answer.claim, || format!("{}\n", answer.claim.cdi))?;
-    out::note(answer.note);
+/// Prints the name of the claim, or all of it as JSON, and what was found for it.
+fn show<'a>(args: &Args, held: &Held, notes: impl Iterator<Item = &'a str>) -> Result<ExitCode> {
+    out::either(args.json, held, || format!("{}\n", held.cdi))?;
+    notes.for_each(out::note);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -144,9 +129,4 @@ impl Args {
             cdi_version: self.cdi_version,
         }
     }
-}
-
-/// The error for a claim that was not made. If the claim would fit on an unused device, the error lists who holds what.
-fn refusal(error: ReserveError, args: &Args, sharing: &Sharing) -> Error {
-    View::new(Specs::of_plan(&sharing.plan), 0).not_reserved(format_args!("claim {}", args.name), error)
 }

@@ -2,6 +2,7 @@
 
 use super::PlaceArgs;
 use crate::out;
+use crate::place::SpecDirArgs;
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,16 @@ use tranche_core::text::shown;
 use tranche_state::claim_spec;
 use tranche_state::held::root_only;
 
-pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    at: PlaceArgs,
+    #[command(flatten)]
+    specs: SpecDirArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let at = &args.at;
     let state_dir = &at.state.state_dir;
     root_only::check(state_dir)?;
     let thawed = thaw_left(state_dir);
@@ -30,7 +40,7 @@ pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
     if is_whole {
         let books = locked.books()?;
         let claims: Vec<&Claim> = books.claims().collect();
-        for dir in directories(at, &claims) {
+        for dir in directories(&args.specs, &claims) {
             let swept = claim_spec::sweep(&dir, &claims, state_dir)?;
             removed.extend(swept.removed);
             problems.extend(swept.left);
@@ -59,11 +69,11 @@ pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
 }
 
 /// The directories with specifications of claims: those that engines read, and those of the files that claims name.
-fn directories(at: &PlaceArgs, claims: &[&Claim]) -> BTreeSet<PathBuf> {
+fn directories(specs: &SpecDirArgs, claims: &[&Claim]) -> BTreeSet<PathBuf> {
     let said = claims
         .iter()
         .filter_map(|claim| Path::new(claim.spec_file.as_ref()?).parent());
-    let dirs = at.specs.dirs().into_iter().chain(said.map(Path::to_owned));
+    let dirs = specs.dirs().into_iter().chain(said.map(Path::to_owned));
     // One directory under two paths is looked at once.
     dirs.map(|dir| std::fs::canonicalize(&dir).unwrap_or(dir)).collect()
 }

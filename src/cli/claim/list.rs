@@ -5,10 +5,15 @@ use crate::out;
 use crate::table::Table;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
-use tranche_core::broker::ListRequest;
-use tranche_core::error::Error;
-use tranche_core::ledger::{Books, Claim, utc};
+use tranche_broker::verbs::{self, Caller, ListedClaims};
+use tranche_core::error::{Error, Kind};
+use tranche_core::ledger::utc;
 use tranche_core::text::some;
+use tranche_core::types::CdiKind;
+use tranche_plan::host_file::HostFile;
+use tranche_protocol::ListRequest;
+use tranche_state::accounts::{AccountSources, Accounts};
+use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{self, Held, HeldIdle, by_broker, or_dash};
 
 #[derive(Debug, clap::Args)]
@@ -21,19 +26,30 @@ pub(crate) struct ShowArgs {
 }
 
 pub(super) fn list(at: &PlaceArgs) -> Result<ExitCode> {
-    if by_broker::is_needed(&at.state.state_dir) {
-        let mut held = by_broker::own(&at.state.state_dir, &ListRequest {})?.claims;
-        held.retain(|held| held.name.is_some());
-        show_all(at, &held)?;
-        return Ok(ExitCode::SUCCESS);
+    let ListedClaims { mut claims, unreadable } = listed(at)?;
+    claims.retain(|held| held.name.is_some() || held.process.is_some());
+    if at.json || !claims.is_empty() || unreadable.is_empty() {
+        show_all(at, &claims)?;
     }
-    let (books, mut view) = held::read(&at.state.state_dir, &at.specs.dirs())?;
-    let named = books.claims().filter(|claim| claim.given_name().is_some());
-    let held: Vec<Held> = named.map(|claim| view.held(claim)).collect();
-    if at.json || !held.is_empty() || books.damaged.is_empty() {
-        show_all(at, &held)?;
+    Ok(out::complain_all(&unreadable))
+}
+
+/// What this user holds: all that is held, for root.
+fn listed(at: &PlaceArgs) -> Result<ListedClaims> {
+    let state_dir = &at.state.state_dir;
+    if by_broker::is_needed(state_dir) {
+        return Ok(ListedClaims {
+            claims: by_broker::own(state_dir, &ListRequest {})?.claims,
+            unreadable: Vec::new(),
+        });
     }
-    Ok(out::complain_all(books.errors()))
+    let host = HostFile::load(state_dir).ok();
+    let policy = host.as_ref().map(|host| host.plan.users.clone()).unwrap_or_default();
+    let names = host
+        .map(|host| DeviceNames::new(host.inventory, host.plan))
+        .unwrap_or_default();
+    let accounts = Accounts::new(AccountSources::default());
+    Ok(verbs::list(state_dir, Caller::Root, names, &policy, &accounts)?)
 }
 
 fn show_all(at: &PlaceArgs, held: &[Held]) -> Result<()> {
@@ -51,7 +67,7 @@ fn table(held: &[Held]) -> String {
     let mut table = Table::with_header(&["CLAIM", "SHARES", "MEMORY", "COMPUTE", "STATE", "HOLDER", "LEFT"]);
     for claim in held {
         table.row([
-            claim.name.clone().unwrap_or_default(),
+            or_dash(claim.name.as_ref()),
             claim.shares(),
             claim.memory(),
             claim.compute(),
@@ -74,33 +90,28 @@ fn left(claim: &Held) -> String {
 }
 
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
-    let name = args.name.strip_prefix("nvidia.com/claim=").unwrap_or(&args.name);
-    if by_broker::is_needed(&args.at.state.state_dir) {
-        return show_own(args, name);
-    }
-    let (books, mut view) = held::read(&args.at.state.state_dir, &args.at.specs.dirs())?;
-    let Some(claim) = books.claims().find(|claim| claim.given_name() == Some(name)) else {
-        bail!(not_found(&books, name));
-    };
-    let held = view.held(claim);
-    out::either(args.at.json, &held, || text(name, &held))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Shows a claim of this user, whose name may be given without the number of the user.
-fn show_own(args: &ShowArgs, name: &str) -> Result<ExitCode> {
+    let name = CdiKind::without_claim(&args.name);
+    // The number of the user may be left out of the name of one's own.
     let full = format!("{}.{name}", nix::unistd::geteuid());
-    let held = by_broker::own(&args.at.state.state_dir, &ListRequest {})?.claims;
-    let is_meant = |held: &&Held| held.name.as_deref().is_some_and(|own| own == name || own == full);
-    let Some(held) = held.iter().find(is_meant) else {
-        let known: Vec<&str> = held.iter().filter_map(|held| held.name.as_deref()).collect();
-        bail!(Error::usage(format!("claim {name}"), "not found among yours").hint(there_are(&known)));
+    let ListedClaims { claims, unreadable } = listed(&args.at)?;
+    let named = |name: &str| claims.iter().find(|held| held.name.as_deref() == Some(name));
+    let Some(held) = named(name).or_else(|| named(&full)) else {
+        // It may be in a book that cannot be read.
+        out::complain_all(&unreadable);
+        let is_of_user = by_broker::is_needed(&args.at.state.state_dir);
+        let (kind, what) = match (unreadable.is_empty(), is_of_user) {
+            (false, _) => (Kind::Failed, "not found in the part of the ledger that can be read"),
+            (true, true) => (Kind::Usage, "not found among yours"),
+            (true, false) => (Kind::Usage, "not found"),
+        };
+        let known: Vec<&str> = claims.iter().filter_map(|held| held.name.as_deref()).collect();
+        bail!(Error::new(kind, format!("claim {name}"), what).hint(there_are(&known)));
     };
-    out::either(args.at.json, held, || text(held.name.as_deref().unwrap_or(name), held))?;
+    out::either(args.at.json, held, || text(held))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(name: &str, held: &Held) -> String {
+fn text(held: &Held) -> String {
     let left = match (held.seconds_left, held.ttl) {
         (Some(left), _) => held::span(left),
         (None, Some(ttl)) => format!("{} after its container has ended", held::span(ttl)),
@@ -118,7 +129,7 @@ fn text(name: &str, held: &Held) -> String {
         false => "kept for the next container",
     };
     Table::of_values([
-        ("claim", name.to_owned()),
+        ("claim", held.name.clone().unwrap_or_default()),
         ("CDI name", held.cdi.clone()),
         ("device", format!("{} ({})", held.device, held.key)),
         ("shares", held.shares()),
@@ -135,19 +146,6 @@ fn text(name: &str, held: &Held) -> String {
         ("created", utc(held.since)),
         ("specification", or_dash(held.spec_file.as_ref())),
     ])
-}
-
-/// The error for a claim `name` that does not exist. Its hint lists those that do.
-fn not_found(books: &Books, name: &str) -> Error {
-    // It may be in a book that cannot be read.
-    out::complain_all(books.errors());
-    let known: Vec<&str> = books.claims().filter_map(Claim::given_name).collect();
-    let object = format!("claim {name}");
-    let error = match books.damaged.is_empty() {
-        true => Error::usage(object, "not found"),
-        false => Error::failed(object, "not found in the part of the ledger that can be read"),
-    };
-    error.hint(there_are(&known))
 }
 
 fn there_are(known: &[&str]) -> String {

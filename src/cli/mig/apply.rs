@@ -4,20 +4,18 @@ use super::ViewArgs;
 use super::wanted::{Change, WantedArgs, changes};
 use crate::out;
 use anyhow::Result;
-use std::collections::BTreeMap;
-use std::io::{IsTerminal, stdin};
+use serde::de::DeserializeOwned;
+use std::io::{ErrorKind, IsTerminal, stdin};
 use std::process::ExitCode;
 use std::time::Duration;
-use tranche_broker::mig::{KNOWN_SERVICES, SavedLayouts};
-use tranche_core::broker::{self, BrokerError, MigAnswer, MigRequest};
-use tranche_core::error::{Error, Kind};
+use tranche_broker::mig::{self, KNOWN_SERVICES, MigHost, SavedLayouts};
+use tranche_broker::serve::change_without_broker;
+use tranche_core::broker::{self, BrokerError, Command};
+use tranche_core::error::{Error, Kind, Result as CoreResult};
 use tranche_core::text::some;
-use tranche_core::types::{GpuUuid, MigUuid};
-use tranche_plan::host_file::HostFile;
-use tranche_plan::inventory::{Gpu, Inventory};
 use tranche_plan::mig::ExactGpu;
-use tranche_specs::refresh::{Refresh, RefreshOptions};
-use tranche_state::restore_failures::RestoreFailures;
+use tranche_protocol::{MigRequest, PolicyCheck};
+use tranche_state::renew;
 
 /// How long the broker may take: services are stopped, and GPUs reset.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -92,7 +90,7 @@ pub(super) fn show_plan(args: &PlanArgs) -> Result<ExitCode> {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let view = args.view.look()?;
     let changes = args.wanted.changes(&view, &args.view.at.options().policy)?;
-    apply(&args.view, &args.how, &changes)
+    apply(&args.view, &args.how, &changes, PolicyCheck::Layouts)
 }
 
 pub(super) fn undo(args: &UndoArgs) -> Result<ExitCode> {
@@ -103,11 +101,11 @@ pub(super) fn undo(args: &UndoArgs) -> Result<ExitCode> {
         return Err(Error::new(Kind::Nothing, "MIG", what).into());
     }
     let changes = changes(saved.previous, &view)?;
-    apply(&args.view, &args.how, &changes)
+    apply(&args.view, &args.how, &changes, PolicyCheck::Nothing)
 }
 
-/// Shows the changes, asks the person, and has the broker make them.
-fn apply(at: &ViewArgs, how: &HowArgs, changes: &[Change<'_>]) -> Result<ExitCode> {
+/// Shows the changes, asks the person, and has them made.
+fn apply(at: &ViewArgs, how: &HowArgs, changes: &[Change<'_>], check: PolicyCheck) -> Result<ExitCode> {
     show(changes, at.json)?;
     if changes.is_empty() {
         return Ok(ExitCode::SUCCESS);
@@ -120,6 +118,7 @@ fn apply(at: &ViewArgs, how: &HowArgs, changes: &[Change<'_>]) -> Result<ExitCod
         may_change_mode: how.mode,
         may_reset: how.reset,
         services: how.services(),
+        check,
         ..request(changes)
     };
     send(at, &request, changes)
@@ -176,10 +175,9 @@ fn agreed() -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "yes"))
 }
 
-/// Has the broker make the changes, and brings the specifications up to date.
+/// Has the changes made, and says what came of them.
 pub(super) fn send(at: &ViewArgs, request: &MigRequest, changes: &[Change<'_>]) -> Result<ExitCode> {
-    let before = HostFile::read(&at.at.state.state_dir).ok();
-    let answer = ask(at, request)?;
+    let answer = at.changed_by(request, |host| mig::apply(host, request))?;
     let names: Vec<String> = changes
         .iter()
         .map(|change| format!("gpu {}", change.now.index))
@@ -188,67 +186,32 @@ pub(super) fn send(at: &ViewArgs, request: &MigRequest, changes: &[Change<'_>]) 
         true => "nothing had to be changed".to_owned(),
         false => format!("{}: changed", some(&names)),
     });
-    let code = refresh(at, before.as_ref())?;
-    // What the boot could not make counts no more.
-    let gpus: Vec<GpuUuid> = changes.iter().map(|change| change.now.uuid.clone()).collect();
-    RestoreFailures::forget(&at.at.state.state_dir, &gpus)?;
-    Ok(code)
-}
-
-/// Has the broker make the changes.
-pub(super) fn ask(at: &ViewArgs, request: &MigRequest) -> Result<MigAnswer> {
-    let state_dir = &at.at.state.state_dir;
-    match broker::ask(&state_dir.join(broker::SOCKET), request, PATIENCE) {
-        Ok(answer) => Ok(answer),
-        Err(BrokerError::Refused(error)) => Err(error.into()),
-        Err(BrokerError::Unreachable(error)) => {
-            let what = "the broker, which changes GPUs, cannot be reached";
-            let error = Error::failed(state_dir.display(), what).from_source(error);
-            Err(error
-                .hint("start it: systemctl start tranche-broker.socket, or tranche broker &")
-                .into())
-        }
-    }
-}
-
-/// Brings the specifications and host.json up to date, and says which names mean another device now.
-pub(super) fn refresh(at: &ViewArgs, before: Option<&HostFile>) -> Result<ExitCode> {
-    let options = RefreshOptions {
-        at: at.at.options(),
-        output_dir: at.output_dir.clone(),
-        ..RefreshOptions::default()
-    };
-    let refreshed = Refresh::begin(&options, false).and_then(|refresh| out::with_notes(|notes| refresh.run(notes)));
-    if let Err(error) = refreshed {
-        let what = "the instances were changed, and the specifications could not be brought up to date";
-        return Err(Error::failed(at.output_dir.display(), what)
-            .from_source(error)
-            .hint("tranche cdi refresh does it")
-            .into());
-    }
-    let after = HostFile::read(&at.at.state.state_dir).ok();
-    if let Some((before, after)) = before.zip(after.as_ref()) {
-        renamed(&before.inventory, &after.inventory).iter().for_each(out::note);
+    answer.notes.iter().for_each(out::note);
+    if !answer.refreshed {
+        renew::specifications(&at.at.state.state_dir)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for each name of a MIG device that means another one now, or none.
-fn renamed(before: &Inventory, after: &Inventory) -> Vec<String> {
-    let names = |inventory: &Inventory| -> BTreeMap<String, Option<MigUuid>> {
-        let of = |gpu: &Gpu| {
-            let named = gpu.mig_devices.iter();
-            named
-                .map(|mig| (format!("{}:{}", gpu.index, mig.index), mig.uuid.clone()))
-                .collect::<Vec<_>>()
-        };
-        inventory.gpus.iter().flat_map(of).collect()
-    };
-    let after = names(after);
-    let line = |(name, was): (String, Option<MigUuid>)| match after.get(&name) {
-        None => Some(format!("nvidia.com/gpu={name} is no device any more")),
-        Some(is) if *is != was => Some(format!("nvidia.com/gpu={name} is another device now")),
-        Some(_) => None,
-    };
-    names(before).into_iter().filter_map(line).collect()
+impl ViewArgs {
+    /// Has the broker do what `request` says; where none runs, `here` does the same in this process.
+    pub(super) fn changed_by<T: DeserializeOwned>(
+        &self,
+        request: &impl Command,
+        here: impl FnOnce(&MigHost<'_>) -> CoreResult<T>,
+    ) -> CoreResult<T> {
+        let state_dir = &self.at.state.state_dir;
+        match broker::ask(&state_dir.join(broker::SOCKET), request, PATIENCE) {
+            Ok(answer) => Ok(answer),
+            Err(BrokerError::Refused(error)) => Err(error),
+            Err(BrokerError::Unreachable(error)) => match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => change_without_broker(&self.at.options(), here),
+                _ => Err(
+                    Error::failed(state_dir.display(), "the broker, which changes GPUs, does not answer")
+                        .from_source(error)
+                        .hint("look at its log, and start it again: systemctl restart tranche-broker"),
+                ),
+            },
+        }
+    }
 }

@@ -4,11 +4,11 @@ use super::parted;
 use crate::out;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
-use tranche_broker::mig::MigView;
+use tranche_broker::mig::{MigView, check_policy};
 use tranche_core::error::Error;
 use tranche_plan::mig::mig_parted::NodeGpu;
 use tranche_plan::mig::{ExactGpu, Layout, MigGpu, plan};
-use tranche_plan::policy::Policy;
+use tranche_protocol::PolicyCheck;
 use tranche_state::planning::{self, PolicyOptions};
 
 /// Which layout.
@@ -56,7 +56,7 @@ impl WantedArgs {
                 .hint("give for example --layout 0:3g.20gb,2x1g.5gb, or write mig: {layout: [...]} into the policy")
                 .into());
         }
-        check_policy(layouts, &policy, view)?;
+        check_policy(layouts, &policy, &view.gpus, PolicyCheck::Layouts)?;
         changes(plan(layouts, &view.gpus, &view.holders)?, view)
     }
 
@@ -67,25 +67,6 @@ impl WantedArgs {
         lines.iter().for_each(out::note);
         Ok(configuration.layouts())
     }
-}
-
-/// Refuses layouts that differ from those of the policy for the same GPU: the next boot would make the policy's again.
-pub(super) fn check_policy(layouts: &[Layout], policy: &Policy, view: &MigView) -> Result<()> {
-    for gpu in &view.gpus {
-        if let Some((given, fixed)) = Layout::of(gpu, layouts).zip(Layout::of(gpu, &policy.mig_layouts))
-            && !given.wish.is_alike(&fixed.wish)
-        {
-            let what = format!(
-                "the policy {} gives it {}, and not {}",
-                policy.file, fixed.wish, given.wish
-            );
-            let error = Error::failed(format!("gpu {}", gpu.index), what);
-            return Err(error
-                .hint("change the policy, and then run tranche mig apply without --layout")
-                .into());
-        }
-    }
-    Ok(())
 }
 
 /// The GPUs that are to become `target` and are not.

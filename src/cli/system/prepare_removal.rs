@@ -17,7 +17,7 @@ use tranche_core::ledger::ClaimState;
 use tranche_core::text::some;
 use tranche_plan::engines::Engine;
 use tranche_plan::host_file;
-use tranche_state::held::specs::Specs;
+use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{View, books, root_only};
 use tranche_state::planning::pipe_directories;
 
@@ -43,8 +43,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let options = args.at.options();
     root_only::check(&options.state_dir)?;
     let mut failed: Vec<Error> = Vec::new();
-    // While the specifications still give devices and shares their names.
-    let names = Specs::read(&args.specs.dirs(), &options.state_dir);
+    // While host.json still says what devices and shares are called.
+    let names = DeviceNames::of_host(&options.state_dir);
     // First of all, so that nothing starts any more that needs a daemon.
     let found = specifications::find(&args.specs.dirs());
     let mut files = found.own;
@@ -79,7 +79,7 @@ fn remove(file: &Path, dry_run: bool) -> Result<(), Error> {
 }
 
 /// What containers still hold.
-fn held(state_dir: &Path, names: Specs) -> Result<Option<Error>> {
+fn held(state_dir: &Path, names: DeviceNames) -> Result<Option<Error>> {
     let (books, uptime) = books(state_dir)?;
     let in_use: Vec<_> = books.claims().filter(|claim| claim.state == ClaimState::Held).collect();
     if in_use.is_empty() {

@@ -1,9 +1,9 @@
 //! The side of the broker's protocol that asks.
 
-use super::MOST_ANSWER;
 use super::request::{Command, RequestLine};
+use super::{ErrorFields, MOST_ANSWER};
 use crate::bounded;
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -67,31 +67,7 @@ pub fn send<T: DeserializeOwned>(
 #[derive(Deserialize)]
 struct AnswerLine<T> {
     ok: Option<T>,
-    error: Option<RefusalFields>,
-}
-
-/// Why a request is refused.
-#[derive(Deserialize)]
-struct RefusalFields {
-    kind: String,
-    object: String,
-    what: String,
-    hint: Option<String>,
-}
-
-impl From<RefusalFields> for Error {
-    fn from(refusal: RefusalFields) -> Self {
-        let kind = match refusal.kind.as_str() {
-            "usage" => Kind::Usage,
-            "nothing" => Kind::Nothing,
-            _ => Kind::Failed,
-        };
-        let error = Error::new(kind, refusal.object, refusal.what);
-        match refusal.hint {
-            Some(hint) => error.hint(hint),
-            None => error,
-        }
-    }
+    error: Option<ErrorFields>,
 }
 
 /// Sends a line and returns the line that answers it, without its end.
@@ -116,6 +92,7 @@ fn exchange(path: &Path, line: &str, patience: Duration) -> io::Result<String> {
 mod tests {
     use super::*;
     use crate::broker::SOCKET;
+    use crate::error::Kind;
     use rustix::net::{bind, listen};
     use serde_json::{Value, json};
     use std::io::{BufRead, BufReader};

@@ -107,6 +107,17 @@ impl CdiKind {
         self.vendor.len() == 1 || self.class.len() == 1
     }
 
+    /// The name of the claim `name`, as containers request it: `nvidia.com/claim=train`.
+    pub fn of_claim(name: &str) -> String {
+        format!("{}={name}", Self::claim())
+    }
+
+    /// The name of a claim that a person typed with its kind or without it.
+    pub fn without_claim(typed: &str) -> &str {
+        let rest = typed.strip_prefix("nvidia.com/claim");
+        rest.and_then(|rest| rest.strip_prefix('=')).unwrap_or(typed)
+    }
+
     /// The device of this kind with that name.
     pub fn device(&self, device: DeviceName) -> QualifiedName {
         QualifiedName {

@@ -82,7 +82,7 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         low_level: low_level(&engine_files, host_file.as_ref().and_then(|file| file.as_ref().ok())),
         ledger: usable.and_then(|state| ledger(&inventory, plan.as_ref(), state, public.as_ref())),
         out_of_service: usable.map(OutOfService::read),
-        shared_use: usable.and_then(|state| shared_use(at, state, &machine.spec_dirs)),
+        shared_use: usable.and_then(|state| shared_use(at, state)),
         broker: match (usable, &plan) {
             (Some(state), Some(plan)) if machine.is_here => needs::broker(plan, policy.makes_instances, state),
             _ if machine.is_here => BrokerCondition::NotNeeded,
@@ -184,13 +184,12 @@ fn labels(root: &Path, inventory: &Inventory, mps: &MpsFacts) -> BTreeMap<PathBu
 
 /// What uses the devices that are shared; `None` if no device is, if this user cannot read the ledger, or if NVML is
 /// not to be asked.
-fn shared_use(at: &PlanOptions, state_dir: &Path, spec_dirs: &[PathBuf]) -> Option<SharedUse> {
+fn shared_use(at: &PlanOptions, state_dir: &Path) -> Option<SharedUse> {
     if at.host.inventory.is_some() || !at.host.discovery.nvml || root_only::check(state_dir).is_err() {
         return None;
     }
     let looked = observed_use(&ObserveOptions {
         state_dir: at.state_dir.clone(),
-        spec_dirs: spec_dirs.to_vec(),
         host: HostOptions {
             discovery: DiscoveryOptions {
                 deadline: at.host.discovery.deadline,

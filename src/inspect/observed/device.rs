@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use tranche_core::ledger::{Books, HeldPart, HeldShare};
+use tranche_core::ledger::{Books, HeldShare};
 use tranche_core::text::some;
-use tranche_core::types::DeviceKey;
-use tranche_plan::share::Plan;
+use tranche_core::types::{DeviceKey, ShareName};
+use tranche_plan::share::{Share, SplitDevice};
+use tranche_state::held::names::DeviceNames;
 use tranche_state::held::or_dash;
-use tranche_state::held::specs::{Offered, Specs};
 use tranche_state::public_status::PublicDevice;
 
 /// A device that is handed out with a claim.
@@ -36,23 +36,17 @@ pub struct DeviceStatus {
     pub free_together: usize,
 }
 
-/// The devices that specifications offer or of which something is held, in the order of their names. `plan` is that of
-/// host.json, if it could be read: a device that no specification offers is one of an earlier policy only if the plan
-/// does not have it either.
-pub(super) fn devices(specs: &Specs, plan: Option<&Plan>, books: &Books) -> Vec<DeviceStatus> {
-    let unknown = Offered::default();
-    let mut keys: BTreeMap<&DeviceKey, &Offered> = specs.devices().collect();
+/// The devices that are shared or of which something is held, in the order of their names. `plan_known` says whether
+/// host.json could be read, which has the plan.
+pub(super) fn devices(names: &DeviceNames, plan_known: bool, books: &Books) -> Vec<DeviceStatus> {
+    let shared = names.shared().iter();
+    let mut keys: BTreeMap<&DeviceKey, Option<&SplitDevice>> = shared.map(|split| (&split.key, Some(split))).collect();
     for claim in books.claims() {
-        keys.entry(&claim.device).or_insert(&unknown);
+        keys.entry(&claim.device).or_insert(None);
     }
-    let devices = keys.into_iter();
-    let is_known = |key: &DeviceKey| {
-        let is_left_out = |plan: &Plan| plan.devices.iter().all(|split| split.key != *key);
-        specs.named(key).is_some() || plan.is_some_and(is_left_out)
-    };
-    let devices = devices.map(|(key, offered)| {
-        let status = DeviceStatus::new(specs.device(key), key, offered, books);
-        if is_known(key) { status } else { status.without_policy() }
+    let devices = keys.into_iter().map(|(key, split)| {
+        let status = DeviceStatus::new(names.device(key), key, split, books);
+        if plan_known { status } else { status.without_policy() }
     });
     let mut devices: Vec<DeviceStatus> = devices.collect();
     devices.sort_by(|a, b| (a.device.len(), &a.device).cmp(&(b.device.len(), &b.device)));
@@ -60,51 +54,47 @@ pub(super) fn devices(specs: &Specs, plan: Option<&Plan>, books: &Books) -> Vec<
 }
 
 impl DeviceStatus {
-    /// The device `key`, which specifications call `device` and of which they offer `offered`.
-    fn new(device: String, key: &DeviceKey, offered: &Offered, books: &Books) -> Self {
+    /// The device `key`, which is called `device` and which the plan splits as `split` says, if it does.
+    fn new(device: String, key: &DeviceKey, split: Option<&SplitDevice>, books: &Books) -> Self {
         let book = books.books.iter().find(|book| book.gpu == *key.gpu());
         let claims = book.into_iter().flat_map(|book| &book.claims);
         let on_it = || claims.clone().filter(|claim| claim.device.overlaps(key));
         let readable = !books.damaged.iter().any(|book| book.may_be_of(key.gpu()));
+        let split = split.filter(|split| !split.method.is_whole());
+        let siblings = || split.into_iter().flat_map(|split| &split.shares);
         // A share of an earlier policy may have the name of one of now, and another size.
-        let is_of_now = |share: &&HeldShare| {
-            let size = offered.size(share.name.as_str());
-            offered.siblings.contains(&share.name.to_string()) && size.is_none_or(|size| size == share.promise)
+        let is_of_now = |held: &&HeldShare| {
+            split.is_some_and(|split| {
+                let has = |share: &Share| share.name == held.name && split.promise(share) == held.promise;
+                split.shares.iter().any(has)
+            })
         };
         let shares = on_it().flat_map(|claim| claim.part.shares());
         let (now, earlier): (Vec<&HeldShare>, Vec<&HeldShare>) = shares.partition(is_of_now);
         let earlier: BTreeSet<String> = earlier.into_iter().map(|share| share.name.to_string()).collect();
-        let is_free = |name: &str| {
-            let part = |size| Some(HeldPart::share(name.parse().ok()?, size));
-            let part = offered.size(name).and_then(part);
-            part.is_some_and(|part| books.is_free(key, &part, offered.bounds))
+        let is_free = |split: &SplitDevice, share: &Share| {
+            let part = split.part(std::slice::from_ref(&share.name));
+            readable && books.is_free(key, &part, split.bounds())
         };
-        let siblings = |is_meant: &dyn Fn(&str) -> bool| -> Vec<String> {
-            offered.siblings.iter().filter(|name| is_meant(name)).cloned().collect()
-        };
-        let free = siblings(&|name| readable && is_free(name));
-        let free_together = match book {
-            Some(book) => {
-                let share = |name: &String| {
-                    let promise = offered.size(name)?;
-                    let name = name.parse().ok()?;
-                    Some(HeldShare { name, promise })
-                };
-                book.fit_together(key, free.iter().filter_map(share).collect(), offered.bounds)
-            }
+        let is_free = |share: &&Share| split.is_some_and(|split| is_free(split, share));
+        let free: Vec<ShareName> = siblings().filter(is_free).map(|share| share.name.clone()).collect();
+        let free_together = match book.zip(split) {
+            Some((book, split)) => book.fit_together(key, split.part(&free).shares().to_vec(), split.bounds()),
             None => free.len(),
         };
+        let is_held = |share: &&Share| now.iter().any(|held| held.name == share.name);
+        let names = |shares: &[&ShareName]| shares.iter().map(ToString::to_string).collect();
         Self {
             device,
             key: key.clone(),
-            shares: offered.siblings.clone(),
-            held: siblings(&|name| now.iter().any(|share| share.name.as_str() == name)),
+            shares: names(&siblings().map(|share| &share.name).collect::<Vec<_>>()),
+            held: names(&siblings().filter(is_held).map(|share| &share.name).collect::<Vec<_>>()),
             held_of_earlier_policy: earlier.into_iter().collect(),
             // Instances of a GPU exclude it as a whole, and the reverse.
             policy_known: true,
             held_whole: on_it().any(|claim| claim.device != *key || claim.part.shares().is_empty()),
             readable,
-            free,
+            free: names(&free.iter().collect::<Vec<_>>()),
             free_together,
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use tranche_core::types::{Device, DeviceKey, GpuIndex, MemorySize, MigIndex};
 use tranche_driver_protocol::{GpuUsage, MemoryUsage, ProcessKind};
 use tranche_plan::inventory::ComputeMode;
-use tranche_state::held::specs::Specs;
+use tranche_state::held::names::DeviceNames;
 
 /// A GPU or a MIG device, as NVML sees it now. docs/shares.md documents the fields.
 #[derive(Debug, Serialize)]
@@ -46,8 +46,8 @@ impl DeviceUsage {
     }
 }
 
-/// The GPUs and their MIG devices, by the names of `specs` or else by index.
-pub(super) fn devices(gpus: &[GpuUsage], processes: &[DeviceProcess], specs: &Specs) -> Vec<DeviceUsage> {
+/// The GPUs and their MIG devices, by `names` or else by index.
+pub(super) fn devices(gpus: &[GpuUsage], processes: &[DeviceProcess], names: &DeviceNames) -> Vec<DeviceUsage> {
     let mut devices = Vec::new();
     for gpu in gpus {
         let whole = observe::key(gpu, None, None);
@@ -57,7 +57,7 @@ pub(super) fn devices(gpus: &[GpuUsage], processes: &[DeviceProcess], specs: &Sp
             memory_busy_percent: gpu.memory_busy,
             compute_mode: gpu.compute_mode,
             processes: gpu.processes.as_ref().map(Vec::len),
-            ..device(Device::whole(GpuIndex(gpu.index)), whole, gpu.memory, processes, specs)
+            ..device(Device::whole(GpuIndex(gpu.index)), whole, gpu.memory, processes, names)
         });
         for mig in &gpu.mig {
             let key = observe::key(gpu, mig.gpu_instance, mig.compute_instance);
@@ -72,7 +72,7 @@ pub(super) fn devices(gpus: &[GpuUsage], processes: &[DeviceProcess], specs: &Sp
             devices.push(DeviceUsage {
                 uses_system_memory: gpu.uses_system_memory,
                 processes: gpu.processes.as_ref().and(key.as_ref()).map(on_it),
-                ..device(index, key, mig.memory, processes, specs)
+                ..device(index, key, mig.memory, processes, names)
             });
         }
     }
@@ -84,12 +84,12 @@ fn device(
     key: Option<DeviceKey>,
     memory: Option<MemoryUsage>,
     processes: &[DeviceProcess],
-    specs: &Specs,
+    names: &DeviceNames,
 ) -> DeviceUsage {
-    let named = key.as_ref().and_then(|key| specs.named(key));
+    let named = key.as_ref().and_then(|key| names.named(key));
     let mib = |bytes| MemorySize::from_bytes(bytes).mib();
     DeviceUsage {
-        device: named.unwrap_or_else(|| format!("nvidia.com/gpu={}", index.cdi_name())),
+        device: named.map_or_else(|| format!("nvidia.com/gpu={}", index.cdi_name()), str::to_owned),
         memory_mib: memory.map(|memory| mib(memory.total)),
         memory_used_mib: memory.map(|memory| mib(memory.used)),
         uses_system_memory: false,

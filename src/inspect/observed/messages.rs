@@ -7,7 +7,7 @@ use tranche_core::error::Result;
 use tranche_core::ledger::Claim;
 use tranche_core::messages::{Kept, Message, Messages};
 use tranche_core::types::HostPath;
-use tranche_state::held::containers::Names;
+use tranche_state::held::containers::ContainerNames;
 
 /// A message of a hook. docs/shares.md documents the fields.
 #[derive(Debug, Serialize)]
@@ -33,7 +33,7 @@ pub fn kept(state_dir: &Path) -> Result<Kept> {
 }
 
 /// The messages with the names of their containers.
-pub(super) fn said<'m>(messages: &'m [Message], claims: &[&Claim], names: &mut Names) -> Vec<Said<'m>> {
+pub(super) fn said<'m>(messages: &'m [Message], claims: &[&Claim], names: &mut ContainerNames) -> Vec<Said<'m>> {
     let holders = || claims.iter().filter_map(|claim| claim.holder.container());
     // A container may have said much: its name is looked for once.
     let mut known: BTreeMap<&str, Option<String>> = BTreeMap::new();

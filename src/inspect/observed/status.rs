@@ -56,7 +56,7 @@ impl<'o> Status<'o> {
             host_file: &observed.host_file,
             deviations: &observed.deviations,
             // What was read to name the containers that hold something is not read again.
-            messages: said(&kept.messages, &claims, &mut observed.view.names.clone()),
+            messages: said(&kept.messages, &claims, &mut observed.view.containers.clone()),
             problems: problems(observed, kept).map(|error| line(error)).collect(),
             written: observed.written,
             is_ledger_readable: observed.sees_ledger && observed.books.damaged.is_empty(),

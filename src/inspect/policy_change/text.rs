@@ -83,7 +83,7 @@ fn named(claims: &[&Claim], view: &mut View) -> Vec<String> {
             Some(name) => format!("claim {name}"),
             None => view.held(claim).by(),
         };
-        format!("{who} on {}", view.specs.part_name(claim))
+        format!("{who} on {}", view.devices.part_name(claim))
     };
     claims.iter().map(one).collect()
 }

@@ -5,7 +5,7 @@ use super::opaque::{ConfigKind, Opaque, decode};
 use super::quantity::thousandths;
 use k8s_openapi::api::resource::v1::{DeviceAllocationConfiguration, DeviceRequestAllocationResult, ResourceClaim};
 use std::collections::BTreeMap;
-use tranche_core::broker::{AllocatedDevice, ClaimSharing};
+use tranche_protocol::{AllocatedDevice, ClaimSharing};
 
 /// NVIDIA's driver. A configuration that is addressed to it means the same here.
 const NVIDIA: &str = "gpu.nvidia.com";

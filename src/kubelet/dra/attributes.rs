@@ -5,8 +5,8 @@
 
 use k8s_openapi::api::resource::v1::DeviceAttribute;
 use std::collections::BTreeMap;
-use tranche_core::broker::{DraDevice, DraDevices, DraShare};
 use tranche_core::text::shown;
+use tranche_protocol::{DraDevice, DraDevices, DraShare};
 
 /// The domain of NVIDIA's attributes.
 pub const NVIDIA: &str = "gpu.nvidia.com";

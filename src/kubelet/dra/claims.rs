@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 use tracing::warn;
-use tranche_core::broker::since_boot;
 use tranche_core::ledger::KubernetesObject;
+use tranche_protocol::since_boot;
 
 /// An entry without an error would be a success, and it would have no devices.
 const NO_REASON: &str = "the driver has failed without a reason";

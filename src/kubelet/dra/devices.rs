@@ -9,9 +9,9 @@ use k8s_openapi::api::resource::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::{BTreeMap, BTreeSet};
-use tranche_core::broker::{DraDevice, DraDevices, DraDivided, DraHeld, DraInstance, DraMig, DraParts, DraShare};
 use tranche_core::text::shown;
 use tranche_core::types::Strategy;
+use tranche_protocol::{DraDevice, DraDevices, DraDivided, DraHeld, DraInstance, DraMig, DraParts, DraShare};
 
 /// The longest name of a device, in bytes: it is a DNS label (RFC 1123).
 const MOST_LABEL: usize = 63;

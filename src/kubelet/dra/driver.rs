@@ -9,8 +9,8 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::{Api, Client};
 use std::time::Duration;
 use tokio::time::timeout;
-use tranche_core::broker::PrepareClaimRequest;
 use tranche_core::ledger::KubernetesObject;
+use tranche_protocol::PrepareClaimRequest;
 
 /// How long the API server may take for a claim: the kubelet waits for 45 s, and tries again.
 const PATIENCE: Duration = Duration::from_secs(10);

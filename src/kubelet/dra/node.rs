@@ -9,7 +9,7 @@ use crate::schedule::{Pace, Schedule};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tranche_core::broker::{DraDevice, DraDevices, DraDivided};
+use tranche_protocol::{DraDevice, DraDevices, DraDivided};
 
 /// After two looks at the API server, claims are compared with it so many times less often: each is a request.
 const SELDOM: u32 = 30;

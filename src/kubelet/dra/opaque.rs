@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tranche_core::broker::ClaimSharing;
+use tranche_protocol::ClaimSharing;
 
 /// The only version that there is.
 const VERSION: &str = "resource.nvidia.com/v1beta1";

@@ -18,7 +18,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
-use tranche_core::broker::DraDevices;
+use tranche_protocol::DraDevices;
 
 /// The events of a watch.
 type Events = Pin<Box<dyn Stream<Item = Result<WatchEvent<ResourceSlice>, Error>> + Send>>;

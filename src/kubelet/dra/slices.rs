@@ -9,7 +9,7 @@ use super::attributes::shortened;
 use super::devices::{Devices, counters};
 use k8s_openapi::api::resource::v1::{CounterSet, Device, ResourcePool, ResourceSlice, ResourceSliceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use tranche_core::broker::{DraDevice, DraDevices, DraDivided};
+use tranche_protocol::{DraDevice, DraDevices, DraDivided};
 
 /// The most devices of a slice that has taints or counters (`ResourceSliceMaxDevicesWithAdvancedFeatures`). Others may
 /// have 128, but a taint that comes must not divide a slice.

@@ -16,7 +16,7 @@ use kube::{Api, Client};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tranche_core::broker::DraDevices;
+use tranche_protocol::DraDevices;
 
 /// The driver while it runs.
 pub struct Running {

@@ -13,8 +13,8 @@ use super::{Plan, SplitDevice};
 use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{DeviceSet, Door, KubernetesEntry, Policy, Strategy};
 use serde::{Deserialize, Serialize};
-use tranche_core::broker::{Offer, OfferedParts};
 use tranche_core::types::{CdiKind, Device, DeviceKey, ResourceName};
+use tranche_protocol::{Offer, OfferedParts};
 
 /// By which door each device goes to the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,18 +3,18 @@
 use super::{file, sweep};
 use crate::replace;
 use std::path::Path;
-use tranche_core::broker::ClaimRequest;
 use tranche_core::claims::remove;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{Claim, is_start_name};
 use tranche_core::text::some;
-use tranche_core::types::{HostPath, QualifiedName, RequestedDevice, Selection, ShareName};
+use tranche_core::types::{CdiKind, HostPath, QualifiedName, RequestedDevice, Selection, ShareName};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, HookOptions, Options, Sharing};
 use tranche_plan::inventory::Inventory;
 use tranche_plan::reserve::{Offer, Reservation};
 use tranche_plan::share::{Fit, Plan, Share, SplitDevice, Wish};
+use tranche_protocol::ClaimRequest;
 
 /// The name of the claim `name` for engines.
 ///
@@ -29,7 +29,7 @@ pub fn device_name(name: &str) -> Result<QualifiedName> {
     if is_reserved(name) {
         return Err(refused("is a word or a number that means devices elsewhere"));
     }
-    format!("nvidia.com/claim={name}").parse()
+    CdiKind::of_claim(name).parse()
 }
 
 /// The reservation of what `request` asks for.

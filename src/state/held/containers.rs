@@ -12,13 +12,26 @@ const MOST_BYTES: u64 = 16 << 20;
 
 /// The names of containers. Each file is read once, however many containers it names.
 #[derive(Debug, Clone, Default)]
-pub struct Names {
+pub struct ContainerNames {
+    /// Whether files of root's engines are left unread, because the names are not for the one who asks.
+    are_hidden: bool,
     files: HashMap<PathBuf, Option<Value>>,
 }
 
-impl Names {
+impl ContainerNames {
+    /// No names, for one who may not read the files of root's engines.
+    pub fn hidden() -> Self {
+        Self {
+            are_hidden: true,
+            ..Self::default()
+        }
+    }
+
     /// The name of `container`; `None` if no file of its engine has it.
     pub fn of(&mut self, container: &ContainerName) -> Option<String> {
+        if self.are_hidden {
+            return None;
+        }
         let bundle = Path::new(&container.bundle);
         self.of_podman(bundle, &container.id)
             .or_else(|| self.of_annotations(bundle))
@@ -125,7 +138,7 @@ mod tests {
     use std::fs;
 
     fn named(bundle: &Path, id: &str) -> Option<String> {
-        Names::default().of(&ContainerName {
+        ContainerNames::default().of(&ContainerName {
             bundle: bundle.to_str().unwrap().into(),
             id: id.into(),
         })
@@ -155,7 +168,7 @@ mod tests {
             bundle: at("store/vfs-containers/bb/userdata").to_str().unwrap().into(),
             id: "bb".into(),
         };
-        let beside = |id: &str| Names::default().of_id(id, std::iter::once(&known));
+        let beside = |id: &str| ContainerNames::default().of_id(id, std::iter::once(&known));
         assert_eq!(beside("aa").unwrap(), "other");
         assert_eq!((beside("zz"), beside("../bb"), beside("")), (None, None, None));
         write(

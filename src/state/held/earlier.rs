@@ -1,7 +1,7 @@
 //! What is held and what a new policy does not provide for. It stays valid until it ends, so a person who changes the
 //! policy must know of it.
 
-use super::specs::Specs;
+use super::names::DeviceNames;
 use super::{View, books, root_only};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -58,7 +58,10 @@ pub fn earlier(inventory: &Inventory, plan: Option<&Plan>, state_dir: &Path) -> 
     let nothing = Plan::default();
     let found = findings(plan.unwrap_or(&nothing), &books.books);
     let held = held_unsplit(&found, &books, inventory.gpus.iter().map(|gpu| &gpu.uuid));
-    let mut view = View::new(plan.map(Specs::of_plan).unwrap_or_default(), 0);
+    let mut view = View::new(
+        DeviceNames::new(inventory.clone(), plan.cloned().unwrap_or_default()),
+        0,
+    );
     let lines = found.iter().map(|finding| text(&mut view, finding));
     Ok(Earlier {
         lines: lines.map(|line| shown(&line).into_owned()).collect(),

@@ -10,7 +10,7 @@ fn scene(test: &str) -> Option<Scene> {
     }
     scene.create(&["--name=gone", "--shares=1", "--of=0"]).run().ok();
     let spec = fs::read(scene.spec("gone")).unwrap();
-    scene.at_specs(&["claim", "release", "gone"]).run().ok();
+    scene.tranche(&["claim", "release", "gone"]).run().ok();
     assert!(!scene.spec("gone").exists());
     fs::write(scene.spec("gone"), spec).unwrap();
     Some(scene)
@@ -28,7 +28,7 @@ fn a_specification_whose_claim_is_gone() {
     let Some(scene) = scene("a_specification_whose_claim_is_gone") else {
         return;
     };
-    let said = scene.at_specs(&["claim", "gc"]).run();
+    let said = scene.collect(&[]).run();
     assert!(
         said.err.contains("0 claims released, 1 specification removed"),
         "{}",
@@ -36,7 +36,7 @@ fn a_specification_whose_claim_is_gone() {
     );
     said.ok();
     assert_eq!(specs(&scene), ["one", "two"]);
-    let again = scene.json(&["claim", "gc"]);
+    let again = serde_json::from_str::<Value>(&scene.collect(&["--json"]).run().ok()).unwrap();
     assert_eq!(again, json!({"returned": 0, "removed": [], "problems": []}));
 }
 
@@ -53,7 +53,7 @@ fn nothing_is_removed_while_a_book_cannot_be_read() {
     let book = scene.at("state/ledger").join(book);
     let good = fs::read(&book).unwrap();
     fs::write(&book, "GPU memory is full\n").unwrap();
-    let said = scene.at_specs(&["claim", "gc"]).run();
+    let said = scene.collect(&[]).run();
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(said.err.contains("no specification was removed"), "{}", said.err);
     assert_eq!(specs(&scene), before);
@@ -66,7 +66,7 @@ fn nothing_is_removed_while_a_book_cannot_be_read() {
     );
     assert_eq!(specs(&scene), before);
     fs::write(&book, good).unwrap();
-    scene.at_specs(&["claim", "gc"]).run().ok();
+    scene.collect(&[]).run().ok();
     assert_eq!(specs(&scene), ["one", "two"]);
 }
 
@@ -121,7 +121,7 @@ fn files_that_do_not_say_whose_they_are_stay() {
     fs::remove_file(scene.spec("gone")).unwrap();
     std::os::unix::fs::symlink(scene.at("target"), scene.spec("gone")).unwrap();
     let before = specs(&scene);
-    let said = scene.at_specs(&["claim", "gc"]).run();
+    let said = scene.collect(&[]).run();
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert_eq!(specs(&scene), before);
     assert!(scene.at("target").exists());
@@ -138,7 +138,7 @@ fn the_file_of_a_claim_that_exists_stays_and_is_not_read() {
         return;
     };
     fs::write(scene.spec("one"), "?").unwrap();
-    scene.at_specs(&["claim", "gc"]).run().ok();
+    scene.collect(&[]).run().ok();
     assert_eq!(specs(&scene), ["one", "two"]);
 }
 
@@ -155,13 +155,13 @@ fn a_specification_elsewhere_is_found_by_its_claim() {
     let file = scene.at("elsewhere/nvidia.com-claim_one.yaml");
     assert!(file.exists());
     fs::write(scene.at("elsewhere/.tranche.left.tmp"), "half").unwrap();
-    scene.at_specs(&["claim", "gc"]).run().ok();
+    scene.collect(&[]).run().ok();
     assert_eq!(names_in(&scene.at("elsewhere")), ["nvidia.com-claim_one.yaml"]);
     // An earlier claim of the same name left a copy in the first directory.
     fs::copy(&file, scene.spec("one")).unwrap();
-    scene.at_specs(&["claim", "gc"]).run().ok();
+    scene.collect(&[]).run().ok();
     assert!(file.exists() && !scene.spec("one").exists());
-    scene.at_specs(&["claim", "release", "one"]).run().ok();
+    scene.tranche(&["claim", "release", "one"]).run().ok();
     assert!(!file.exists(), "the claim knows where its specification is");
 }
 
@@ -171,12 +171,12 @@ fn a_claim_whose_specification_somebody_removed_is_reported() {
         return;
     };
     fs::remove_file(scene.spec("one")).unwrap();
-    let line = scene.at_specs(&["claim", "gc"]).run();
+    let line = scene.collect(&[]).run();
     assert_eq!(line.code, Some(1));
     assert!(
         line.err.contains("claim one: its specification") && line.err.contains("tranche claim release one"),
         "{line:?}"
     );
-    scene.at_specs(&["claim", "release", "one"]).run().ok();
-    scene.at_specs(&["claim", "gc"]).run().ok();
+    scene.tranche(&["claim", "release", "one"]).run().ok();
+    scene.collect(&[]).run().ok();
 }

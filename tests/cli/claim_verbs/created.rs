@@ -47,7 +47,7 @@ fn wishes_that_cannot_be_served() {
     assert!(line.contains("device 9: not found; this host has"), "{line}");
     scene.create(&["--name=a/b", "--shares=1"]).run().failed(2);
     scene.create(&["--name=x", "--shares=1", "--of=0", "--keep"]).run();
-    assert!(scene.claims().is_empty() && names_in(&scene.at("cdi")) == ["nvidia.yaml"]);
+    assert!(scene.claims().is_empty() && names_in(&scene.at("cdi")) == ["tranche.yaml"]);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_time_to_wait_is_written_as_for_run_and_a_name_is_not_that_of_devices() {
     for wait in ["5s", "1m30s", "0", "7"] {
         let wait = format!("--wait={wait}");
         scene.create(&["--name=one", "--shares=1", "--of=0", &wait]).run().ok();
-        scene.at_specs(&["claim", "release", "one"]).run().ok();
+        scene.tranche(&["claim", "release", "one"]).run().ok();
     }
     for wait in ["999999999999", "169h", "-1", "soon"] {
         let wait = format!("--wait={wait}");
@@ -261,7 +261,7 @@ fn once_is_given_back_with_its_container() {
             assert!(!scene.spec("one").exists());
         }
         assert!(scene.claims().is_empty());
-        scene.at_specs(&["claim", "gc"]).run().ok();
+        scene.collect(&[]).run().ok();
         assert!(!scene.spec("one").exists());
     }
 }
@@ -284,9 +284,9 @@ fn the_time_to_live_begins_with_gc_where_an_engine_crashed_with_its_container() 
     };
     drop(scene.start("nvidia.com/claim=short", "c"));
     assert!(book().contains("held"), "nobody wrote that its container is gone");
-    scene.at_specs(&["claim", "gc"]).run().ok();
+    scene.collect(&[]).run().ok();
     assert!(!book().contains("held"), "{}", book());
     until("the claim is over", || scene.claims().is_empty());
-    scene.at_specs(&["claim", "gc"]).run().ok();
-    assert_eq!(names_in(&scene.at("cdi")), ["nvidia.yaml"]);
+    scene.collect(&[]).run().ok();
+    assert_eq!(names_in(&scene.at("cdi")), ["tranche.yaml"]);
 }

@@ -18,8 +18,7 @@ sharing:
 
 impl Scene {
     fn drain(&self, more: &[&str]) -> Call {
-        let specs = self.option("spec-dir", "cdi");
-        self.at_host(&[&["drain", &specs], more].concat())
+        self.at_host(&[&["drain"], more].concat())
     }
 
     fn undrain(&self, more: &[&str]) -> Call {
@@ -86,9 +85,9 @@ fn holders_of_a_drained_device_finish_and_nothing_new_is_given() {
         (&row["device"], &row["reason"], &row["in_force"]),
         (&json!("nvidia.com/gpu=0"), &json!("a fan"), &json!(true))
     );
-    let page = scene.at_specs(&["status", "--no-gpu"]).run().ok();
+    let page = scene.tranche(&["status", "--no-gpu"]).run().ok();
     assert!(page.contains("OUT OF SERVICE") && page.contains("a fan"), "{page}");
-    let metrics = scene.at_specs(&["metrics", "--no-gpu"]).run().ok();
+    let metrics = scene.tranche(&["metrics", "--no-gpu"]).run().ok();
     assert!(
         metrics.contains("tranche_device_out_of_service{device=\"nvidia.com/gpu=0\",reason=\"a fan\"} 1"),
         "{metrics}"
@@ -119,7 +118,7 @@ fn a_device_that_no_policy_names_is_refused_by_a_hook_of_its_own() {
         return;
     };
     scene.policy(ONE_NAMED);
-    scene.generate();
+    scene.refresh();
     let has_all = || {
         Registry::read(&[scene.at("cdi")])
             .find(&"nvidia.com/gpu=all".parse().unwrap())
@@ -127,23 +126,19 @@ fn a_device_that_no_policy_names_is_refused_by_a_hook_of_its_own() {
     };
     assert!(has_all());
     scene.drain(&["1", "--reason=a fan"]).run().ok();
-    scene.generate();
+    scene.refresh();
     assert!(!has_all(), "all has no device left");
     let container = Init::new();
-    let start = || {
-        scene
-            .hook("createRuntime", "nvidia.com/gpu=1", "aaaa1111", container.pid())
-            .run()
-    };
-    let line = start().failed(1);
+    let start = scene.hook("createRuntime", "nvidia.com/gpu=1", "aaaa1111", container.pid());
+    let line = start.run().failed(1);
     assert!(
         line.contains("gpu 1: out of service since ") && line.contains("(a fan)"),
         "{line}"
     );
-    // The specification is of the time before.
+    // The hook of the time before lets it start.
     scene.undrain(&["1"]).run().ok();
-    start().ok();
-    scene.generate();
+    start.run().ok();
+    scene.refresh();
     assert!(has_all());
 }
 
@@ -153,7 +148,7 @@ fn a_start_that_waits_for_a_drained_device_ends_at_once_with_the_reason() {
         return;
     };
     scene.policy(ONE_NAMED);
-    scene.generate();
+    scene.refresh();
     let _holder = scene.start("nvidia.com/gpu=0.1", "aaaa1111");
     let waiter = Init::new();
     let hook = scene.hook("createRuntime", "nvidia.com/gpu=0.1", "bbbb2222", waiter.pid());
@@ -280,6 +275,7 @@ fn a_killed_command_leaves_the_device_in_service_or_out_of_it_and_can_be_repeate
     if !may_trace(test) {
         return;
     }
+    fs::remove_file(scene.at("state/host.json")).unwrap();
     let drain = |scene: &Scene| scene.drain(&["0", "--reason=a fan"]);
     let undrain = |scene: &Scene| scene.undrain(&["0"]);
     let drain_steps = steps(&scene, &drain(&scene));
@@ -294,6 +290,8 @@ fn a_killed_command_leaves_the_device_in_service_or_out_of_it_and_can_be_repeate
         .chain(undrain_steps.iter().map(|step| (false, step)))
     {
         let scene = Scene::new(test).unwrap();
+        // Without it, the verb has no refresh run, whose own steps are killed elsewhere.
+        fs::remove_file(scene.at("state/host.json")).unwrap();
         if !is_drain {
             drain(&scene).run().ok();
         }

@@ -77,14 +77,14 @@ pub(super) fn killed(call: &Call, (name, count): &(String, usize)) {
 
 /// Checks that after the next `gc` everything is in order, and nothing is lost.
 fn in_order(scene: &Scene, at: &str) {
-    let gc = scene.at_specs(&["claim", "gc"]).run();
+    let gc = scene.collect(&[]).run();
     assert_eq!(gc.code, Some(0), "{at}: {}", gc.err);
     let claims = scene.claims();
     let mut expected: Vec<String> = claims
         .iter()
         .map(|name| format!("nvidia.com-claim_{name}.yaml"))
         .collect();
-    expected.push("nvidia.yaml".to_owned());
+    expected.push("tranche.yaml".to_owned());
     expected.sort();
     assert_eq!(
         names_in(&scene.at("cdi")),
@@ -101,7 +101,7 @@ fn in_order(scene: &Scene, at: &str) {
     let queue = scene.at("state/ledger/queue");
     assert!(!queue.exists() || names_in(&queue).is_empty(), "{at}: nobody waits");
     for name in &claims {
-        let released = scene.at_specs(&["claim", "release", "--force", name]).run();
+        let released = scene.tranche(&["claim", "release", "--force", name]).run();
         assert_eq!(released.code, Some(0), "{at}: {}", released.err);
     }
     // What containers held ended with them.
@@ -186,7 +186,7 @@ fn create_beside_another_claim_and_what_a_killed_one_left() {
 fn release() {
     at_each_step("release", 3, |scene| {
         scene.create(&["--name=one", "--shares=2", "--of=0"]).run().ok();
-        (scene.at_specs(&["claim", "release", "one"]), ())
+        (scene.tranche(&["claim", "release", "one"]), ())
     });
 }
 
@@ -200,7 +200,7 @@ fn gc() {
         scene.create(&["--name=kept", "--shares=1", "--of=0"]).run().ok();
         drop(scene.start("nvidia.com/claim=one", "gone"));
         drop(scene.start("nvidia.com/gpu=0.3", "gone-too"));
-        (scene.at_specs(&["claim", "gc"]), ())
+        (scene.collect(&[]), ())
     });
 }
 

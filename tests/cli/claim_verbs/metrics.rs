@@ -49,7 +49,7 @@ fn the_metrics_are_the_state_of_the_machine() {
     for (name, labels, expected) in [
         ("tranche_problems", &[][..], 0.0),
         ("tranche_waiters", &[], 0.0),
-        ("tranche_host_file_current", &[], 0.0),
+        ("tranche_host_file_current", &[], 1.0),
         ("tranche_device_shares", &[gpu], 4.0),
         ("tranche_device_shares_held", &[gpu], 2.0),
         ("tranche_device_shares_free", &[gpu], 2.0),
@@ -110,10 +110,9 @@ fn two_claims_of_one_share_name_are_two_series() {
     };
     let before = scene.start("nvidia.com/gpu=0.0", "aaaa1111");
     scene.policy(&POLICY.replace("replicas: 4", "replicas: 10"));
-    let output = scene.option("output", "cdi/nvidia.yaml");
-    scene.at_host(&["cdi", "generate", &output]).run().ok();
+    scene.refresh();
     let after = scene.start("nvidia.com/gpu=0.0", "bbbb2222");
-    let text = scene.at_specs(&["metrics", "--no-gpu"]).run().ok();
+    let text = scene.tranche(&["metrics", "--no-gpu"]).run().ok();
     let all = series(&text);
     let labels = |size: &str| format!("shares=\"0 ({size})\"");
     for size in ["1/4", "1/10"] {
@@ -128,10 +127,9 @@ fn a_dedicated_device_is_one_share() {
         return;
     };
     scene.policy("version: v1\nsharing:\n  dedicated: {devices: [0]}\n");
-    let output = scene.option("output", "cdi/nvidia.yaml");
-    scene.at_host(&["cdi", "generate", &output]).run().ok();
+    scene.refresh();
     let shares = |expected: [f64; 3]| {
-        let all = series(&scene.at_specs(&["metrics", "--no-gpu"]).run().ok());
+        let all = series(&scene.tranche(&["metrics", "--no-gpu"]).run().ok());
         for (name, expected) in ["shares", "shares_held", "shares_free"].iter().zip(expected) {
             let found = value(
                 &all,

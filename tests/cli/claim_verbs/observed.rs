@@ -20,7 +20,7 @@ impl Machine {
     /// `tranche` with these arguments, on that host.
     pub(super) fn call(&self, arguments: &[&str]) -> Call {
         let root = format!("--root={}", self.host.root.display());
-        self.scene.at_specs(&[arguments, &[&root]].concat())
+        self.scene.tranche(&[arguments, &[&root]].concat())
     }
 
     pub(super) fn json(&self, arguments: &[&str]) -> Value {
@@ -226,11 +226,11 @@ fn what_differs_from_the_expected_state_is_named() {
     // An earlier policy.
     let _init = scene.start("nvidia.com/gpu=0.3", "aaaa1111");
     scene.policy(&POLICY.replace("replicas: 4", "replicas: 2"));
-    scene.generate();
+    scene.refresh();
     assert_eq!(machine.kinds(), ["earlier-policy"]);
     // A file that no longer describes the host.
     fs::write(scene.at("state/host.json"), "{").unwrap();
-    assert_eq!(machine.kinds(), ["earlier-policy", "host-file"]);
+    assert_eq!(machine.kinds(), ["host-file"], "what the policy has now is unknown");
     let status = machine.json(&["status"]);
     assert_eq!(status["host_file"]["current"], false);
     assert!(
@@ -415,6 +415,6 @@ fn top_has_a_line_for_each_process_and_holder_by_memory() {
         lines[0].contains("512 MiB  37%  sleep    train (aaaa1111)  nvidia.com/gpu=0.1"),
         "{page}"
     );
-    let said = scene.at_specs(&["top", "--once", "--inventory=sim:t4x2"]).run();
+    let said = scene.tranche(&["top", "--once", "--inventory=sim:t4x2"]).run();
     assert!(said.failed(3).contains("reports no GPU"));
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// What each of the three says, with its exit code.
 fn said(scene: &Scene) -> [(Option<i32>, String); 3] {
-    let output = scene.option("output", "cdi/nvidia.yaml");
+    let output = scene.option("output", "cdi/tranche.yaml");
     [&["cdi", "generate", &output][..], &["plan"], &["policy", "check"]].map(|verb| {
         let said = scene.at_host(verb).run();
         (said.code, said.out + &said.err)
@@ -89,9 +89,9 @@ fn another_machine_s_inventory_has_no_claims_here() {
 
 /// The file that `generate` writes, and what it says.
 fn generated(scene: &Scene) -> (String, Said) {
-    let output = scene.option("output", "cdi/nvidia.yaml");
+    let output = scene.option("output", "cdi/tranche.yaml");
     let said = scene.at_host(&["cdi", "generate", &output]).run();
-    (fs::read_to_string(scene.at("cdi/nvidia.yaml")).unwrap(), said)
+    (fs::read_to_string(scene.at("cdi/tranche.yaml")).unwrap(), said)
 }
 
 /// The nodes in `/dev` that `device` brings, and whether an engine runs a hook that claims something.
@@ -121,8 +121,10 @@ fn a_device_of_which_a_share_is_held_stays_claimed_under_an_empty_policy() {
     let Some(scene) = Scene::new(test) else { return };
     scene.policy("version: v1\n");
     let (plain, _) = generated(&scene);
+    // A refresh leaves files alone that it did not write.
+    fs::remove_file(scene.at("cdi/tranche.yaml")).unwrap();
     scene.policy(POLICY);
-    scene.generate();
+    scene.refresh();
     let init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
     scene.policy("version: v1\n");
     let (kept, said) = generated(&scene);
@@ -157,11 +159,11 @@ fn a_device_that_is_held_whole_stays_claimed_under_an_empty_policy() {
     let test = "policy_changed::a_device_that_is_held_whole_stays_claimed_under_an_empty_policy";
     let Some(scene) = Scene::new(test) else { return };
     scene.policy("version: v1\nsharing:\n  dedicated: {devices: [0]}\n");
-    scene.generate();
+    scene.refresh();
     let _init = scene.start("nvidia.com/gpu=0", "0123456789abcdef");
     scene.create(&["--name=no", "--of=0"]).run().failed(1);
     scene.policy("version: v1\nsharing:\n  dedicated: {devices: [1]}\n");
-    scene.generate();
+    scene.refresh();
     refuses(&scene, &["nvidia.com/gpu=0"], "container 0123456789ab");
     assert_eq!(
         gives(&scene, "nvidia.com/gpu=all"),
@@ -203,7 +205,7 @@ fn without_a_hook_a_device_that_is_held_is_left_out() {
     };
     let _init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
     scene.policy("version: v1\n");
-    let output = scene.option("output", "cdi/nvidia.yaml");
+    let output = scene.option("output", "cdi/tranche.yaml");
     let said = scene.at_host(&["cdi", "generate", "--no-hooks", &output]).run();
     assert!(said.err.contains("left out"), "{}", said.err);
     said.ok();

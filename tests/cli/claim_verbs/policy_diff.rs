@@ -77,7 +77,7 @@ fn names_holders_and_refusals_are_named() {
     );
     // What it says is refused is refused, and is granted when what it names has ended.
     scene.policy(DEDICATED);
-    scene.generate();
+    scene.refresh();
     let other = Init::new();
     let hook = |device: &str| scene.hook("createRuntime", device, "second", other.pid()).run();
     for device in ["nvidia.com/gpu=0", "nvidia.com/gpu=1"] {
@@ -88,10 +88,7 @@ fn names_holders_and_refusals_are_named() {
     hook("nvidia.com/gpu=1").failed(1);
     // The policy that was compared is the present one now.
     assert_eq!(diff(&scene, DEDICATED, &[]).ok(), "nothing changes\n");
-    scene
-        .tranche(&["claim", "release", "train1", &scene.option("spec-dir", "cdi")])
-        .run()
-        .ok();
+    scene.tranche(&["claim", "release", "train1"]).run().ok();
     scene.policy(POLICY);
     let said = diff(&scene, DEDICATED, &[]);
     has(&said, "appears: nvidia.com/gpu=all: /dev/nvidia1 without a claim");
@@ -202,7 +199,7 @@ fn a_refusal_that_an_earlier_policy_causes_names_what_the_comparison_named() {
     let until = "is refused until container train (0123456789ab) on nvidia.com/gpu=0.3 has ended";
     assert!(said.out.contains(until), "{}", said.out);
     scene.policy(DEDICATED);
-    scene.generate();
+    scene.refresh();
     let other = Init::new();
     let start = scene.hook("createRuntime", "nvidia.com/gpu=0", "second", other.pid());
     let line = start.run().failed(1);
@@ -220,7 +217,7 @@ fn rules_for_users_never_bind_root() {
     let nothing = "sharing:\n  quota: {shares: 0, all: 0}\n  users:\n    default: {maxShares: 0, maxDevices: 0, weight: 0}\n    \
                    users: {root: {maxShares: 0, maxDevices: 0, weight: 0, maxHold: 1s, atLimit: end}}\n";
     scene.policy(&POLICY.replacen("sharing:\n", nothing, 1));
-    scene.generate();
+    scene.refresh();
     let init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
     scene.create(&["--name=mine", "--shares=2", "--of=0"]).run().ok();
     drop(init);

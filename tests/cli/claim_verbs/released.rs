@@ -28,7 +28,7 @@ fn a_share_that_a_live_container_holds_needs_force() {
     scene.name_containers(&[("0123456789abcdef", "train")]);
     let init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
     for name in ["nvidia.com/gpu=0.3", "0.3", "train", "0123456789abcdef", "01234"] {
-        let line = scene.at_specs(&["claim", "release", name]).run().failed(1);
+        let line = scene.tranche(&["claim", "release", name]).run().failed(1);
         assert!(line.contains("nvidia.com/gpu=0.3: is held since"), "{name}: {line}");
         assert!(
             line.contains("container train (0123456789ab), which is running") && line.contains("--force"),
@@ -36,7 +36,7 @@ fn a_share_that_a_live_container_holds_needs_force() {
         );
         assert_eq!(held(&scene), ["nvidia.com/gpu=0.3"]);
     }
-    let said = scene.at_specs(&["claim", "release", "--force", "0.3"]).run();
+    let said = scene.tranche(&["claim", "release", "--force", "0.3"]).run();
     assert!(
         said.err
             .contains("released nvidia.com/gpu=0.3, held by train (0123456789ab)"),
@@ -59,7 +59,7 @@ fn a_name_that_means_more_than_one_lists_them() {
         scene.start("nvidia.com/gpu=0.1", "aaaa2222"),
         scene.start("nvidia.com/gpu=0.2", "bbbb3333"),
     ];
-    let line = scene.at_specs(&["claim", "release", "aaaa"]).run().failed(2);
+    let line = scene.tranche(&["claim", "release", "aaaa"]).run().failed(2);
     assert!(
         line.contains("aaaa: matches more than one") && line.contains("nvidia.com/gpu=0.0 by container aaaa1111"),
         "{line}"
@@ -68,20 +68,17 @@ fn a_name_that_means_more_than_one_lists_them() {
         line.contains("nvidia.com/gpu=0.1 by container aaaa2222") && !line.contains("bbbb"),
         "{line}"
     );
-    let line = scene.at_specs(&["claim", "release", "aaa"]).run().failed(2);
+    let line = scene.tranche(&["claim", "release", "aaa"]).run().failed(2);
     assert!(
         line.contains("not found among claims") && line.contains("these are held: nvidia.com/gpu=0.0"),
         "{line}"
     );
     for unknown in ["0.9", "nvidia.com/gpu=7", "nobody", "0"] {
-        scene
-            .at_specs(&["claim", "release", "--force", unknown])
-            .run()
-            .failed(2);
+        scene.tranche(&["claim", "release", "--force", unknown]).run().failed(2);
     }
     assert_eq!(held(&scene).len(), 3);
     drop(inits);
-    let line = scene.at_specs(&["claim", "release", "0.0"]).run().failed(2);
+    let line = scene.tranche(&["claim", "release", "0.0"]).run().failed(2);
     assert!(line.contains("nothing is held"), "{line}");
 }
 
@@ -92,14 +89,14 @@ fn each_candidate_can_be_typed_and_is_one_claim() {
     };
     let ids = ["aaaa1111", "aaaa2222", "bbbb3333"];
     let inits = ids.map(|id| scene.start("nvidia.com/gpu=0.any", id));
-    let line = scene.at_specs(&["claim", "release", "0.any"]).run().failed(2);
+    let line = scene.tranche(&["claim", "release", "0.any"]).run().failed(2);
     for (share, id) in ["nvidia.com/gpu=0.0", "nvidia.com/gpu=0.1", "nvidia.com/gpu=0.2"]
         .iter()
         .zip(ids)
     {
         assert!(line.contains(&format!("{share} by container {id} since")), "{line}");
         let before = held(&scene).len();
-        scene.at_specs(&["claim", "release", "--force", share]).run().ok();
+        scene.tranche(&["claim", "release", "--force", share]).run().ok();
         assert_eq!(held(&scene).len(), before - 1);
     }
     drop(inits);
@@ -117,7 +114,7 @@ fn all_that_a_container_holds() {
         .ok();
     let other = scene.start("nvidia.com/gpu=0.2", "bbbb3333");
     let said = scene
-        .at_specs(&["claim", "release", "--force", "--json", "aaaa1111"])
+        .tranche(&["claim", "release", "--force", "--json", "aaaa1111"])
         .run()
         .ok();
     let said: Value = serde_json::from_str(&said).unwrap();
@@ -134,25 +131,22 @@ fn a_claim_by_its_name_and_a_share_of_it() {
         return;
     };
     scene.create(&["--name=both", "--shares=2", "--of=0"]).run().ok();
-    let line = scene.at_specs(&["claim", "release", "0.0"]).run().failed(2);
+    let line = scene.tranche(&["claim", "release", "0.0"]).run().failed(2);
     assert!(
         line.contains("is one of several shares of claim both; tranche claim release both"),
         "{line}"
     );
     let init = scene.start("nvidia.com/claim=both", "cccc4444");
-    let line = scene.at_specs(&["claim", "release", "both"]).run().failed(1);
+    let line = scene.tranche(&["claim", "release", "both"]).run().failed(1);
     assert!(
         line.contains("nvidia.com/claim=both: is held since") && line.contains("container cccc4444"),
         "{line}"
     );
     drop(init);
-    scene
-        .at_specs(&["claim", "release", "nvidia.com/claim=both"])
-        .run()
-        .ok();
+    scene.tranche(&["claim", "release", "nvidia.com/claim=both"]).run().ok();
     assert!(held(&scene).is_empty() && !scene.spec("both").exists());
     scene.create(&["--name=single", "--shares=1", "--of=0"]).run().ok();
-    scene.at_specs(&["claim", "release", "0.0"]).run().ok();
+    scene.tranche(&["claim", "release", "0.0"]).run().ok();
     assert!(held(&scene).is_empty() && !scene.spec("single").exists());
 }
 
@@ -182,10 +176,10 @@ fn what_a_container_of_a_pid_namespace_that_is_gone_held() {
         ["nvidia.com/gpu=0.1"],
         "nothing outside can tell that it ended"
     );
-    scene.at_specs(&["claim", "release", "0.1"]).run().ok();
+    scene.tranche(&["claim", "release", "0.1"]).run().ok();
     assert!(held(&scene).is_empty());
     // While processes run in that namespace, its container may run.
-    let release = scene.at_specs(&["claim", "release", "0.2"]);
+    let release = scene.tranche(&["claim", "release", "0.2"]);
     let hook = scene.hook("createRuntime", "nvidia.com/gpu=0.2", "inner2", 2);
     let ready = scene.at("ready");
     let waiting = std::thread::scope(|scope| {
@@ -218,7 +212,7 @@ fn a_specification_that_is_another_claim_s_by_now_stays() {
     };
     scene.create(&["--name=one", "--shares=1", "--of=0"]).run().ok();
     fs::write(scene.spec("one"), "a person's\n").unwrap();
-    let said = scene.at_specs(&["claim", "release", "one"]).run();
+    let said = scene.tranche(&["claim", "release", "one"]).run();
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(
         said.err.contains("left alone, because it is not the specification"),
@@ -238,16 +232,16 @@ fn a_late_hook_leaves_the_specification_of_a_later_claim_of_the_same_name() {
     scene.create(&["--name=job", "--device=0"]).run().ok();
     let late = scene.hook("poststop", "nvidia.com/claim=job", "first", 0);
     drop(scene.start("nvidia.com/claim=job", "first"));
-    scene.at_specs(&["claim", "release", "job"]).run().ok();
+    scene.tranche(&["claim", "release", "job"]).run().ok();
     assert!(!scene.spec("job").exists());
     scene.create(&["--name=job", "--device=1", "--share=small"]).run().ok();
     let before = fs::read(scene.spec("job")).unwrap();
     late.run().ok();
     assert_eq!(fs::read(scene.spec("job")).unwrap(), before);
     assert_eq!(scene.claims(), ["job"]);
-    scene.at_specs(&["claim", "gc"]).run().ok();
+    scene.collect(&[]).run().ok();
     // Nor is a file removed that is not a specification of this claim at all.
-    scene.at_specs(&["claim", "release", "job"]).run().ok();
+    scene.tranche(&["claim", "release", "job"]).run().ok();
     for text in ["", "kind: nvidia.com/claim\n", "# --claim=job\n"] {
         fs::write(scene.spec("job"), text).unwrap();
         late.run().ok();
@@ -261,4 +255,68 @@ fn a_late_hook_leaves_the_specification_of_a_later_claim_of_the_same_name() {
     drop(last);
     release.run().ok();
     assert!(!scene.spec("job").exists() && scene.claims().is_empty());
+}
+
+/// However a person names its device, and by root and users alike.
+#[test]
+fn a_share_is_meant_by_every_name_of_its_device() {
+    let Some(scene) = scene("a_share_is_meant_by_every_name_of_its_device") else {
+        return;
+    };
+    let gpu = &tranche_plan::sim::open("t4x2").unwrap().gpus[0];
+    for name in [
+        "nvidia.com/gpu=0.3".to_owned(),
+        "0.3".to_owned(),
+        format!("{}.3", gpu.uuid),
+        format!("{}.3", gpu.pci),
+        format!("nvidia.com/gpu={}.3", gpu.uuid),
+        format!("/dev/nvidia{}.3", gpu.minor),
+    ] {
+        let _meant = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
+        let _init = scene.start("nvidia.com/gpu=0.2", "fedcba9876543210");
+        scene.tranche(&["claim", "release", "--force", &name]).run().ok();
+        assert_eq!(held(&scene), ["nvidia.com/gpu=0.2"], "{name}");
+        scene.tranche(&["claim", "release", "--force", "0.2"]).run().ok();
+    }
+}
+
+/// Specifications that others put there are not what anybody waits for: they are not opened, under a lock or before it.
+#[test]
+fn no_specification_of_others_is_read() {
+    let Some(scene) = scene("no_specification_of_others_is_read") else {
+        return;
+    };
+    if !killed::may_trace("no_specification_of_others_is_read") {
+        return;
+    }
+    scene.create(&["--name=one", "--shares=1", "--of=0"]).run().ok();
+    scene.create(&["--name=two", "--shares=1", "--of=0"]).run().ok();
+    fs::write(
+        scene.at("cdi/foreign.yaml"),
+        "cdiVersion: 0.5.0\nkind: a.b/c\ndevices: []\n",
+    )
+    .unwrap();
+    for verb in [
+        &["claim", "list"][..],
+        &["claim", "show", "two"],
+        &["status", "--no-gpu"],
+        &["claim", "release", "one"],
+    ] {
+        let trace = scene.at("trace");
+        let strace = [
+            "strace",
+            "-f",
+            "-qq",
+            "-e",
+            "trace=openat,open,openat2",
+            "-o",
+            trace.to_str().unwrap(),
+        ];
+        assert_eq!(scene.tranche(verb).run_behind(&strace).code, Some(0), "{verb:?}");
+        let trace = fs::read_to_string(&trace).unwrap();
+        assert!(trace.contains("host.json"), "{verb:?}: {trace}");
+        let opened: Vec<&str> = trace.lines().filter(|line| line.contains("/cdi/")).collect();
+        let may_be = |line: &&str| verb[1] == "release" && line.contains("nvidia.com-claim_one.yaml");
+        assert!(opened.iter().all(may_be), "{verb:?}: {opened:?}");
+    }
 }

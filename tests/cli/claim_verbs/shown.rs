@@ -7,7 +7,7 @@ fn names_as_typed_what_is_free_and_who_holds_the_rest() {
     let Some(scene) = Scene::new("shown::names_as_typed_what_is_free_and_who_holds_the_rest") else {
         return;
     };
-    let before = scene.at_specs(&["status"]).run().ok();
+    let before = scene.tranche(&["status"]).run().ok();
     assert!(before.contains("nvidia.com/gpu=0  0 of 4  0–3\n"), "{before}");
     assert!(
         before.contains("nvidia.com/gpu=1  0 of 2  big, small\n") && before.contains("no share is held\n"),
@@ -16,7 +16,7 @@ fn names_as_typed_what_is_free_and_who_holds_the_rest() {
     scene.name_containers(&[("0123456789abcdef", "train")]);
     let init = scene.start("nvidia.com/gpu=0.1", "0123456789abcdef");
     scene.create(&["--name=later", "--memory=1Gi", "--ttl=1000"]).run().ok();
-    let status = scene.at_specs(&["status"]).run().ok();
+    let status = scene.tranche(&["status"]).run().ok();
     assert!(status.contains("nvidia.com/gpu=0  1 of 4  0, 2, 3\n"), "{status}");
     assert!(status.contains("nvidia.com/gpu=1  1 of 2  big\n"), "{status}");
     let line = status.lines().find(|l| l.starts_with("nvidia.com/gpu=0.1 ")).unwrap();
@@ -57,7 +57,7 @@ fn names_as_typed_what_is_free_and_who_holds_the_rest() {
         (&json!("time-slicing"), &Value::Null, &Value::Null)
     );
 
-    let list = scene.at_specs(&["claim", "list"]).run().ok();
+    let list = scene.tranche(&["claim", "list"]).run().ok();
     let lines: Vec<Vec<&str>> = list
         .lines()
         .map(|l| l.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect())
@@ -80,13 +80,13 @@ fn names_as_typed_what_is_free_and_who_holds_the_rest() {
     assert_eq!(show["spec_file"], json!(scene.spec("later")));
     let left = show["seconds_left"].as_u64().unwrap();
     assert!((900..=1000).contains(&left), "{left}");
-    let text = scene.at_specs(&["claim", "show", "later"]).run().ok();
+    let text = scene.tranche(&["claim", "show", "later"]).run().ok();
     assert!(text.starts_with("claim  ") && !text.contains("\n\n"), "{text}");
     assert!(
         text.contains("nvidia.com/claim=later") && text.contains("kept for the next container"),
         "{text}"
     );
-    let line = scene.at_specs(&["claim", "show", "never"]).run().failed(2);
+    let line = scene.tranche(&["claim", "show", "never"]).run().failed(2);
     assert!(line.contains("claim never: not found; there are later"), "{line}");
 }
 
@@ -96,7 +96,7 @@ fn a_whole_device_is_not_free_in_parts() {
         return;
     };
     let _init = scene.start("nvidia.com/gpu=0", "aaaa1111");
-    let status = scene.at_specs(&["status"]).run().ok();
+    let status = scene.tranche(&["status"]).run().ok();
     assert!(
         status.contains("nvidia.com/gpu=0  whole") && !status.contains("0–3"),
         "{status}"
@@ -120,7 +120,7 @@ fn a_share_that_does_not_fit_beside_an_earlier_policy_s_is_not_free() {
         .ok();
     let devices = |policy: &str, expected: &[(&str, &[&str])]| {
         scene.policy(policy);
-        scene.generate();
+        scene.refresh();
         let status = scene.json(&["status"]);
         for (device, free) in expected {
             let all = status["devices"].as_array().unwrap();
@@ -161,14 +161,14 @@ fn a_share_that_does_not_fit_beside_an_earlier_policy_s_is_not_free() {
     devices(&policy(8, small), &[("nvidia.com/gpu=0", &eight)]);
     let status = scene.json(&["status"]);
     assert_eq!(status["devices"][0]["free_together"], 2, "{status}");
-    let page = scene.at_specs(&["status"]).run().ok();
+    let page = scene.tranche(&["status"]).run().ok();
     assert!(page.contains("  0–7 (2 fit together)\n"), "{page}");
     let large = "name: small, compute: 20%, memory: 9Gi";
     devices(
         &policy(2, large),
         &[("nvidia.com/gpu=0", &[]), ("nvidia.com/gpu=1", &[])],
     );
-    let line = scene.at_specs(&["status"]).run().ok();
+    let line = scene.tranche(&["status"]).run().ok();
     assert!(
         line.contains("nvidia.com/gpu=0  0 of 2, 3 of an earlier policy  -\n"),
         "{line}"
@@ -183,8 +183,8 @@ fn a_name_does_not_reach_the_terminal_as_it_is() {
     let id = "evil\u{1b}[2J\u{202e}id";
     scene.name_containers(&[(id, "na\u{1b}]0;x\u{7}me\nline\u{2066}")]);
     let _init = scene.start("nvidia.com/gpu=0.1", id);
-    let status = scene.at_specs(&["status"]).run().ok();
-    let list = scene.at_specs(&["claim", "release", "0.1"]).run().failed(1);
+    let status = scene.tranche(&["status"]).run().ok();
+    let list = scene.tranche(&["claim", "release", "0.1"]).run().failed(1);
     for text in [&status, &list] {
         assert!(text.contains("na\\u{1b}]0;x\\u{7}me\\nline\\u{2066}"), "{text:?}");
         assert!(
@@ -208,20 +208,20 @@ fn a_damaged_book_is_not_an_empty_one() {
         .find(|n| n.starts_with("GPU-"))
         .unwrap();
     fs::write(scene.at("state/ledger").join(&book), "?").unwrap();
-    let said = scene.at_specs(&["status"]).run();
+    let said = scene.tranche(&["status"]).run();
     assert_eq!(said.code, Some(1));
     assert!(
         said.err.contains(&book) && !said.out.contains("no share is held"),
         "{said:?}"
     );
     assert!(!said.out.contains("0–3"), "what is free is not known: {said:?}");
-    let said = scene.at_specs(&["status", "--json"]).run();
+    let said = scene.tranche(&["status", "--json"]).run();
     assert_eq!(said.code, Some(1));
     let json: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(json["problems"].as_array().unwrap().len(), 1);
-    assert_eq!(scene.at_specs(&["claim", "list"]).run().code, Some(1));
+    assert_eq!(scene.tranche(&["claim", "list"]).run().code, Some(1));
     assert_eq!(
-        scene.at_specs(&["claim", "show", "x"]).run().code,
+        scene.tranche(&["claim", "show", "x"]).run().code,
         Some(1),
         "it may be in that book"
     );
@@ -276,15 +276,13 @@ fn who_is_not_root_is_told_so() {
     assert_eq!(scene.claims(), ["one"]);
 }
 
-/// What no specification and no host.json says is unknown. It need not be of an earlier policy.
+/// What no host.json says is unknown. It need not be of an earlier policy.
 #[test]
-fn without_specifications_a_held_share_is_not_of_an_earlier_policy() {
-    let test = "shown::without_specifications_a_held_share_is_not_of_an_earlier_policy";
+fn without_host_json_a_held_share_is_not_of_an_earlier_policy() {
+    let test = "shown::without_host_json_a_held_share_is_not_of_an_earlier_policy";
     let Some(scene) = Scene::new(test) else { return };
     let _init = scene.start("nvidia.com/gpu=0.1", "aaaa1111");
-    for file in fs::read_dir(scene.at("cdi")).unwrap() {
-        fs::remove_file(file.unwrap().path()).unwrap();
-    }
+    fs::remove_file(scene.at("state/host.json")).unwrap();
     let json = scene.json(&["status"]);
     let device = &json["devices"][0];
     assert_eq!(
@@ -296,16 +294,21 @@ fn without_specifications_a_held_share_is_not_of_an_earlier_policy() {
         (&device["held_of_earlier_policy"], &device["free"]),
         (&json!([]), &json!([]))
     );
-    assert_eq!(json["deviations"], json!([]));
-    let status = scene.at_specs(&["status"]).run().ok();
+    let deviations: Vec<&Value> = json["deviations"].as_array().unwrap().iter().collect();
+    assert!(
+        matches!(deviations[..], [one] if one["kind"] == "host-file"
+            && one["text"].as_str().unwrap().contains("tranche cdi refresh")),
+        "{json}"
+    );
+    let status = scene.tranche(&["status"]).run().ok();
     let line = status.lines().find(|line| line.starts_with("GPU-")).unwrap();
     assert!(
         line.ends_with("  1     unknown") && !status.contains("earlier policy"),
         "{status}"
     );
-    // The specifications say what the policy is, and then a share that it lacks is one of an earlier policy.
+    // The refresh says what the policy is, and then a share that it lacks is one of an earlier policy.
     scene.policy(&POLICY.replace("replicas: 4", "replicas: 2"));
-    scene.generate();
+    scene.refresh();
     let device = scene.json(&["status"])["devices"][0].clone();
     assert_eq!(
         (&device["policy_known"], &device["held_of_earlier_policy"]),

@@ -256,7 +256,7 @@ fn a_claim_waits_for_what_others_hold_and_says_so_in_the_end() {
             refused.contains("1 share: another start waits for it and is served first"),
             "{refused}"
         );
-        scene.at_specs(&["claim", "release", "other"]).run().ok();
+        scene.tranche(&["claim", "release", "other"]).run().ok();
         waits.join().unwrap();
         hook.run().ok();
     });
@@ -288,15 +288,15 @@ fn what_a_start_reserved_is_shown_and_released_as_its_containers() {
         ]
     );
     assert_eq!(claim["container"]["id"], "7");
-    let one = scene.at_specs(&["claim", "release", "0.1"]).run().failed(2);
+    let one = scene.tranche(&["claim", "release", "0.1"]).run().failed(2);
     assert!(one.contains("is one of several shares of container 7"), "{one}");
     // This process creates the container.
-    let running = scene.at_specs(&["claim", "release", "7"]).run().failed(1);
+    let running = scene.tranche(&["claim", "release", "7"]).run().failed(1);
     assert!(
         running.contains("is held since") && running.contains("by container 7, which is being created"),
         "{running}"
     );
-    scene.at_specs(&["claim", "release", "--force", "7"]).run().ok();
+    scene.tranche(&["claim", "release", "--force", "7"]).run().ok();
     assert_eq!(scene.json(&["status"])["claims"], json!([]));
     // Its hook then says so, and the name of the claim is nothing for people.
     let name = reserved.1.name.unwrap();

@@ -49,7 +49,7 @@ fn nothing_is_said_while_the_ledger_is_locked() {
         &["claim", "release", "a"],
         &["claim", "release", "nobody"],
     ] {
-        assert!(is_free_while_it_waits(&scene, &scene.at_specs(verb)), "{verb:?}");
+        assert!(is_free_while_it_waits(&scene, &scene.tranche(verb)), "{verb:?}");
     }
     fs::remove_file(scene.at("state/ledger").join(book)).unwrap();
     assert!(is_free_while_it_waits(

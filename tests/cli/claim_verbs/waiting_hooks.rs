@@ -20,7 +20,7 @@ impl Scene {
     fn waiting(test: &str, policy: &str) -> Option<Scene> {
         let scene = Scene::new(&format!("waiting_hooks::{test}"))?;
         scene.policy(policy);
-        scene.generate();
+        scene.refresh();
         Some(scene)
     }
 
@@ -123,7 +123,7 @@ fn a_hook_that_waits_in_vain_says_for_how_long_and_who_holds_it() {
     );
     // Without a time in the policy, nobody waits.
     scene.policy(&TWO.replace("  wait: 200s\n", ""));
-    scene.generate();
+    scene.refresh();
     let line = refused("nvidia.com/gpu=0.1");
     assert!(!line.contains("waited"), "{line}");
 }
@@ -155,7 +155,7 @@ fn a_hook_waits_behind_a_start_that_reserves_and_before_a_later_one() {
     drop(first);
     assert!(before.wait().unwrap().success());
     assert_eq!(scene.claims(), ["before"]);
-    scene.at_specs(&["claim", "release", "before"]).run().ok();
+    scene.tranche(&["claim", "release", "before"]).run().ok();
     assert!(hook.wait().unwrap().success());
     assert!(scene.holders().contains(&"container cccc3333".to_owned()));
     assert_eq!(scene.claims(), [""; 0]);

@@ -16,7 +16,7 @@ image claim:1 'ENV NVIDIA_VISIBLE_DEVICES=nvidia.com/claim=train1'
 step volume box localhost/volume:1 sh -c "$look"
 step source box localhost/source:1 sh -c "$look"
 step claim box localhost/claim:1 sh -c "$look"
-step unused tranche claim show --spec-dir /run/cdi train1
+step unused tranche claim show train1
 step null box --volume "/dev/null:$at" localhost/claim:1 sh -c "$look"
 
 cat > /run/cdi/vendor.yaml << 'END'

@@ -95,7 +95,7 @@ fn directories_may_be_named_from_where_one_stands() {
             "{option}: {text}"
         );
     }
-    tranche(&["claim", "release", "one", "--spec-dir=cdi"]);
+    tranche(&["claim", "release", "one"]);
     assert!(!top.join("cdi/nvidia.com-claim_one.yaml").exists());
 }
 

@@ -10,7 +10,6 @@ use crate::facts::Facts;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use tranche_core::broker::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
 use tranche_core::error::{Context, Error, Result, line};
 use tranche_core::ledger::{KubernetesObject, OutOfService};
@@ -19,6 +18,7 @@ use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, HookOptions, Options, PreparedPart, Sharing};
 use tranche_plan::share::{DraPart, dra_instance, dra_limits, dra_part};
+use tranche_protocol::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_state::replace;
 
 /// What the names of the files begin with.

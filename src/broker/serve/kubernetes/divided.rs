@@ -8,13 +8,13 @@ use crate::facts::Facts;
 use crate::mig::OnDemandInstances;
 use crate::serve::on_demand::{can_be_made_on, is_given};
 use std::collections::BTreeSet;
-use tranche_core::broker::DraDivided;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Books, Claim, KubernetesObject};
 use tranche_core::types::{DeviceKey, GpuUuid};
 use tranche_plan::inventory::Gpu;
 use tranche_plan::mig::{GpuInstance, MigGpu, Placement, ProfileId, fits_beside};
 use tranche_plan::share::{ClaimableInstance, claimable_instances, dra_divided, on_demand_gpus};
+use tranche_protocol::DraDivided;
 use tranche_state::mutex::{lock, try_lock};
 use tranche_state::planning;
 

@@ -4,11 +4,11 @@ use super::divided::divided_gpus;
 use super::{Commands, Faults};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use tranche_core::broker::{DraDevices, DraHeld};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Result};
 use tranche_core::ledger::{Books, Claim, HeldPart, KubernetesObject};
 use tranche_core::types::{DeviceKey, MemorySize, Percent};
+use tranche_protocol::{DraDevices, DraHeld};
 
 /// The devices, what of them others hold, and the resource claims for which something is reserved here.
 ///

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use tranche_core::broker::since_boot;
 use tranche_core::error::{Context, Result};
+use tranche_protocol::since_boot;
 use tranche_state::replace;
 
 /// The file, in the state directory. Times are milliseconds since boot, so it must not outlive the boot.

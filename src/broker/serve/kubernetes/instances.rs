@@ -10,7 +10,6 @@ use crate::serve::on_demand::{create_at, destroy_unused, is_given, on_demand_now
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
-use tranche_core::broker::AllocatedDevice;
 use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, KubernetesObject};
 use tranche_core::types::{DeviceKey, MigUuid};
@@ -18,6 +17,7 @@ use tranche_plan::inventory::Inventory;
 use tranche_plan::mig::{GpuInstance, MigGpu, Placement, ProfileId, fits_beside};
 use tranche_plan::policy::Policy;
 use tranche_plan::share::{ClaimableInstance, claimable_instances, is_claimable_name};
+use tranche_protocol::AllocatedDevice;
 use tranche_state::mutex::lock;
 use tranche_state::planning;
 use tranche_state::renew;

@@ -4,11 +4,11 @@ use crate::serve::commands::Commands;
 use serde_json::Value;
 use std::fs;
 use std::io::ErrorKind;
-use tranche_core::broker::PolicyAnswer;
 use tranche_core::error::{Context, Error, Result};
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::read;
 use tranche_plan::share;
+use tranche_protocol::PolicyAnswer;
 use tranche_state::planning::PolicyOptions;
 use tranche_state::replace;
 

@@ -3,17 +3,17 @@
 use super::node::Node;
 use super::{FileArgs, HooksArgs, ViewArgs};
 use crate::mig::apply::{request, send, show};
-use crate::mig::wanted::{Change, changes, check_policy};
+use crate::mig::wanted::{Change, changes};
 use crate::out;
 use anyhow::Result;
 use clap::builder::BoolishValueParser;
-use tranche_broker::mig::MigView;
-use tranche_core::broker::MigRequest;
+use tranche_broker::mig::{MigView, check_policy};
 use tranche_core::error::Error;
 use tranche_core::types::{DeviceSelector, GpuUuid};
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::mig_parted::{Configuration, NodeGpu};
 use tranche_plan::mig::{GpuSelector, GpuWish, Layout, MigGpu, plan};
+use tranche_protocol::{MigRequest, PolicyCheck};
 use tranche_state::planning;
 
 /// Change the GPUs to a configuration, with their MIG mode; GPUs that have it are not touched
@@ -43,14 +43,18 @@ pub(super) fn run(args: &Args) -> Result<()> {
     configuration.check_selectors(&file, &gpus)?.iter().for_each(out::note);
     let mode_only = args.file.mode_only;
     let layouts = missing(&configuration, &gpus, mode_only)?;
-    check(&args.view, &layouts, &node.view, mode_only)?;
+    let check_of = match mode_only {
+        true => PolicyCheck::Modes,
+        false => PolicyCheck::Layouts,
+    };
+    check(&args.view, &layouts, &node.view, check_of)?;
     let view = turn_on(&args.view, &cost, node.view, |gpu| {
         layouts
             .iter()
             .any(|layout| layout.names(gpu) && layout.wish != GpuWish::Off)
     })?;
     let target = plan(&layouts, &view.gpus, &view.holders)?;
-    change(&args.view, &cost, &changes(target, &view)?)?;
+    change(&args.view, &cost, &changes(target, &view)?, check_of)?;
     out::result(&format!(
         "the GPUs have what configuration {} says\n",
         configuration.name
@@ -118,19 +122,12 @@ fn missing(configuration: &Configuration, gpus: &[NodeGpu<'_>], mode_only: bool)
     Ok(layouts)
 }
 
-/// Refuses what the next boot would change again, because the policy says something else. With `mode_only`, the modes
-/// are compared.
-pub(super) fn check(at: &ViewArgs, layouts: &[Layout], view: &MigView, mode_only: bool) -> Result<()> {
+/// Refuses what the next boot would change again, because the policy says something else. It is found before anything
+/// changes: the change has several steps.
+pub(super) fn check(at: &ViewArgs, layouts: &[Layout], view: &MigView, what: PolicyCheck) -> Result<()> {
     let read = planning::policy(&at.at.options().policy)?;
-    let mut policy = read.map(|read| read.policy).unwrap_or_default();
-    if mode_only {
-        for fixed in &mut policy.mig_layouts {
-            if fixed.wish != GpuWish::Off {
-                fixed.wish = GpuWish::empty();
-            }
-        }
-    }
-    check_policy(layouts, &policy, view)
+    let policy = read.map(|read| read.policy).unwrap_or_default();
+    Ok(check_policy(layouts, &policy, &view.gpus, what)?)
 }
 
 /// Turns MIG mode on where the driver does not say before what the GPU offers. Returns the GPUs as they are then.
@@ -147,12 +144,12 @@ pub(super) fn turn_on(
         return Ok(view);
     }
     let target = plan(&first, &view.gpus, &view.holders)?;
-    change(at, cost, &changes(target, &view)?)?;
+    change(at, cost, &changes(target, &view)?, PolicyCheck::Modes)?;
     Ok(Node::look(at)?.view)
 }
 
 /// Shows the changes, and has the broker make them.
-pub(super) fn change(at: &ViewArgs, cost: &Cost, changes: &[Change<'_>]) -> Result<()> {
+pub(super) fn change(at: &ViewArgs, cost: &Cost, changes: &[Change<'_>], check: PolicyCheck) -> Result<()> {
     for change in changes {
         let needs_reset = change.now.mode.current != change.target.mode && change.now.resetless != Some(true);
         if needs_reset && !cost.may_reset {
@@ -171,6 +168,7 @@ pub(super) fn change(at: &ViewArgs, cost: &Cost, changes: &[Change<'_>]) -> Resu
         may_change_mode: true,
         may_reset: cost.may_reset,
         services: cost.services.clone(),
+        check,
         ..request(changes)
     };
     send(at, &request, changes)?;

@@ -13,6 +13,7 @@ use tranche_core::types::GpuUuid;
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::mig_parted::Checkpoint;
 use tranche_plan::mig::{Layout, plan};
+use tranche_protocol::PolicyCheck;
 use tranche_state::replace;
 
 /// Write what the GPUs have into a file, for restore
@@ -81,9 +82,9 @@ pub(super) fn restore(args: &RestoreArgs) -> Result<()> {
     if args.mode_only {
         let differs = modes.iter().filter(|(gpu, mode)| gpu.mode.current != *mode);
         let layouts: Vec<Layout> = differs.map(|(gpu, mode)| layout(&gpu.uuid, only_mode(*mode))).collect();
-        check(&args.view, &layouts, &view, true)?;
+        check(&args.view, &layouts, &view, PolicyCheck::Modes)?;
         let target = plan(&layouts, &view.gpus, &view.holders)?;
-        change(&args.view, &cost, &changes(target, &view)?)?;
+        change(&args.view, &cost, &changes(target, &view)?, PolicyCheck::Modes)?;
         return out::result(&format!("the GPUs have the MIG modes of {file}\n"));
     }
     let on = modes.into_iter().filter(|(_, mode)| *mode == MigMode::Enabled);
@@ -91,9 +92,9 @@ pub(super) fn restore(args: &RestoreArgs) -> Result<()> {
     let view = turn_on(&args.view, &cost, view, |gpu| on.contains(&gpu.uuid))?;
     let target = checkpoint.target(&file, &view.gpus)?;
     let layouts: Vec<Layout> = target.iter().map(|gpu| gpu.layout()).collect();
-    check(&args.view, &layouts, &view, false)?;
+    check(&args.view, &layouts, &view, PolicyCheck::Layouts)?;
     // The planner names who stands in the way.
     let target = plan(&layouts, &view.gpus, &view.holders)?;
-    change(&args.view, &cost, &changes(target, &view)?)?;
+    change(&args.view, &cost, &changes(target, &view)?, PolicyCheck::Layouts)?;
     out::result(&format!("the GPUs have what {file} says\n"))
 }

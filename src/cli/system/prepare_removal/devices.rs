@@ -10,9 +10,10 @@ use std::time::Duration;
 use tranche_broker::control::{Control, ControlOptions, MachineControl};
 use tranche_broker::facts::HostNow;
 use tranche_broker::serve::Socket;
-use tranche_core::broker::{self, BrokerError, MpsRequest};
+use tranche_core::broker::{self, BrokerError};
 use tranche_core::error::{Error, Kind, Result as Checked};
 use tranche_core::types::DeviceKey;
+use tranche_protocol::MpsRequest;
 use tranche_state::controlled::ControlledDevice;
 use tranche_state::planning::PlanOptions;
 

@@ -5,11 +5,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::Display;
 use std::str::FromStr;
 
-pub(super) fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes the value as people type it.
+///
+/// # Errors
+/// Returns the error of `serializer`.
+pub fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
     value.as_ref().map(ToString::to_string).serialize(serializer)
 }
 
-pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+/// Reads what [`serialize`] wrote.
+///
+/// # Errors
+/// Returns an error if the text is no such value.
+pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,

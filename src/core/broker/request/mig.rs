@@ -1,4 +1,4 @@
-//! What is asked of the broker for layouts of MIG.
+//! An instance of MIG that a start asks for.
 
 use crate::broker::{BrokerError, SOCKET, ask};
 use crate::error::{Error, Result};
@@ -6,26 +6,6 @@ use crate::types::{DeviceSelector, MigProfile};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
-
-/// Layouts that are applied to GPUs.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct MigRequest {
-    /// The layouts, as `--layout` has them: `GPU-…:3g.20gb@0,1g.5gb@4`.
-    pub layouts: Vec<String>,
-    /// What the GPUs had when the plan was shown, in the same form. The request is refused if they have something else
-    /// by now. Empty: whatever they have.
-    #[serde(default)]
-    pub seen: Vec<String>,
-    /// Whether the MIG mode of a GPU may change.
-    #[serde(default)]
-    pub may_change_mode: bool,
-    /// Whether a GPU may be reset for that.
-    #[serde(default)]
-    pub may_reset: bool,
-    /// Services that may be stopped meanwhile.
-    #[serde(default)]
-    pub services: Vec<String>,
-}
 
 /// An instance that is made because somebody asks for one.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -62,11 +42,4 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct MigMakeAnswer {
     /// The MIG device, by its UUID.
     pub device: DeviceSelector,
-}
-
-/// The answer to [`MigRequest`].
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MigAnswer {
-    /// The UUIDs of the GPUs that were changed.
-    pub changed: Vec<String>,
 }

@@ -3,12 +3,13 @@
 use crate::doctor::{BrokerCondition, DaemonCondition, FoundError, MpsFacts};
 use std::path::Path;
 use std::time::Duration;
-use tranche_core::broker::{self, BrokerError, StatusRequest};
+use tranche_core::broker::{self, BrokerError};
 use tranche_core::error::Error;
 use tranche_core::mps::check_daemon;
 use tranche_core::types::HostPath;
 use tranche_plan::policy::MpsDaemonOwner;
 use tranche_plan::share::{Method, Need, Plan, SplitDevice};
+use tranche_protocol::StatusRequest;
 use tranche_state::controlled::DaemonState;
 use tranche_state::public_status::PublicStatus;
 

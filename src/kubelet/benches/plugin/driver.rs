@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tranche_core::broker::DraDevices;
 use tranche_core::ledger::KubernetesObject;
 use tranche_kubelet::dra::{ClaimHandler, DraSettings, DraTimes, PreparedDevice, serve};
 use tranche_kubelet::said::Said;
+use tranche_protocol::DraDevices;
 
 /// The name of a driver that does nothing.
 const EMPTY: &str = "empty.example.com";

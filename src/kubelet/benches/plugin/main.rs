@@ -36,7 +36,7 @@ use empty::{EMPTY, Empty};
 use offers::replicas;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tranche_core::broker::Offer;
+use tranche_protocol::Offer;
 
 /// A time of tranche-kubelet, and that of the empty server.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use crate::bed::{Bed, GPU};
 use crate::offers::{replicas, whole};
 use tonic::Code;
-use tranche_core::broker::OfferedParts;
+use tranche_protocol::OfferedParts;
 
 fn owned(ids: &[&str]) -> Vec<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()

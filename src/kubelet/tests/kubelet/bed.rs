@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tranche_core::broker::Offer;
 use tranche_kubelet::prefer::Placement;
 use tranche_kubelet::{ClusterSettings, Settings, Times};
+use tranche_protocol::Offer;
 
 /// The resource of most tests.
 pub(crate) const GPU: &str = "nvidia.com/gpu";

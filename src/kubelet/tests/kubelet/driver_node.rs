@@ -3,7 +3,7 @@
 use crate::bed::{Bed, Process};
 use crate::fake_api::{FakeApi, NODE};
 use crate::fake_kubelet::dra::FakeDra;
-use tranche_core::broker::DraDevices;
+use tranche_protocol::DraDevices;
 
 pub(crate) struct DriverNode {
     pub(crate) bed: Bed,

@@ -8,12 +8,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use tranche_core::broker::{
-    AllocatedDevice, DraDevices, MOST_BYTES, Offer, Offers, PolicyAnswer, PrepareClaimRequest, PreparedClaim, Request,
-    SOCKET, Taken,
-};
+use tranche_core::broker::{MOST_BYTES, SOCKET};
 use tranche_core::error::{Error, Result, parts};
 use tranche_core::ledger::PodName;
+use tranche_protocol::{
+    AllocatedDevice, DraDevices, Offer, Offers, PolicyAnswer, PrepareClaimRequest, PreparedClaim, Request, Taken,
+};
 
 /// What a claim gets for a device, in words, or why it gets nothing.
 pub(crate) type Judge = Box<dyn Fn(&AllocatedDevice) -> Result<String> + Send>;

@@ -2,7 +2,7 @@
 
 use crate::bed::{Bed, GPU, until};
 use crate::offers::{replicas, whole};
-use tranche_core::broker::{Offer, OfferedParts};
+use tranche_protocol::{Offer, OfferedParts};
 
 #[test]
 fn what_is_held_outside_kubernetes_is_unhealthy_until_it_is_released() {

@@ -3,7 +3,8 @@
 use crate::bed::{Bed, until};
 use crate::offers::replicas;
 use std::time::Instant;
-use tranche_core::broker::{MOST_BYTES, Offer};
+use tranche_core::broker::MOST_BYTES;
+use tranche_protocol::Offer;
 
 const MIG: &str = "nvidia.com/mig-1g.10gb.shared";
 

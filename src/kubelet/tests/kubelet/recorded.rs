@@ -10,7 +10,7 @@ use kubelet::RecordedKubelet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tokio::runtime::{Builder, Runtime};
-use tranche_core::broker::Offer;
+use tranche_protocol::Offer;
 
 /// What the kubelet sent to the plugin, on the connection that it opened when the plugin registered.
 const CALLS: &str = include_str!("../data/calls.txt");

@@ -4,7 +4,7 @@ use crate::bed::{Bed, GPU, Plugin, until};
 use crate::offers::{replicas, whole};
 use std::fs;
 use std::time::Duration;
-use tranche_core::broker::Offer;
+use tranche_protocol::Offer;
 
 #[test]
 fn the_plugin_is_served_before_it_registers() {

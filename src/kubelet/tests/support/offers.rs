@@ -1,7 +1,7 @@
 //! Offers, for the tests of the crate and those of the program.
 
-use tranche_core::broker::{Offer, OfferedParts, Taken};
 use tranche_core::ledger::PodName;
+use tranche_protocol::{Offer, OfferedParts, Taken};
 
 /// A GPU that is offered as `nvidia.com/gpu`.
 pub(crate) fn whole(device: &str) -> Offer {

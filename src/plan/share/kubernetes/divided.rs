@@ -7,9 +7,9 @@ use crate::inventory::{Gpu, HostDevice};
 use crate::mig::{MigGpu, Placement, PossibleInstance, instance_counters, possible_instances};
 use crate::policy::{Door, Parts, Policy, Priority, Resource};
 use crate::share::Grade;
-use tranche_core::broker::{AllocatedDevice, DraDivided, DraInstance};
 use tranche_core::error::{Error, Result};
 use tranche_core::types::{DeviceKey, HeldPart, MigProfile, Promise};
+use tranche_protocol::{AllocatedDevice, DraDivided, DraInstance};
 
 /// An instance that a claim can have, with the name of the device that it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use crate::inventory::{AddressingMode, Architecture, HostDevice, Inventory};
 use crate::policy::Priority;
 use crate::share::Share;
 use std::collections::BTreeSet;
-use tranche_core::broker::{AllocatedDevice, DraDevice, DraGpu, DraMig, DraParts, DraShare};
 use tranche_core::error::{Error, Result};
 use tranche_core::types::{DeviceKey, HeldPart, HeldShare, MemorySize, Percent, Promise, ShareName};
+use tranche_protocol::{AllocatedDevice, DraDevice, DraGpu, DraMig, DraParts, DraShare};
 
 /// The devices that the driver may publish, each with its key in the ledger: in the order of their indices.
 pub fn dra_devices(inventory: &Inventory, plan: &Plan) -> Vec<(DeviceKey, DraDevice)> {

@@ -3,9 +3,9 @@
 use super::DraPart;
 use crate::policy::Interval;
 use crate::share::{Need, SplitDevice};
-use tranche_core::broker::{AllocatedDevice, ClaimSharing};
 use tranche_core::error::{Error, Result};
 use tranche_core::types::{HostPath, MemorySize, Percent, Promise, Strategy};
+use tranche_protocol::{AllocatedDevice, ClaimSharing};
 
 /// The limits of each process of the claim: those of its part, or lower ones that its configuration sets.
 ///

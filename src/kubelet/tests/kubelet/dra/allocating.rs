@@ -7,8 +7,8 @@ use k8s_openapi::api::resource::v1::{
     Counter, CounterSet, Device, DeviceAttribute, DeviceCounterConsumption, ResourceSlice,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use tranche_core::broker::DraDevice;
 use tranche_kubelet::dra::slices::Form;
+use tranche_protocol::DraDevice;
 
 fn full(all: impl IntoIterator<Item = DraDevice>) -> Allocator {
     Allocator::new(published(&devices(all), Form::Full))

@@ -8,12 +8,12 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tranche_core::broker::{DraDevices, DraDivided, DraInstance};
 use tranche_kubelet::dra::slices::{Form, slices};
 use tranche_plan::mig::{MigGpu, Placement, ProfileId, fits_beside, possible_instances};
 use tranche_plan::policy::Policy;
 use tranche_plan::share::{claimable_instances, dra_divided};
 use tranche_plan::sim;
+use tranche_protocol::{DraDevices, DraDivided, DraInstance};
 
 macro_rules! products {
     ($($name:literal),+) => {

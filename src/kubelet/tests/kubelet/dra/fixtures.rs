@@ -1,10 +1,10 @@
 //! What a broker answers about the devices of a node.
 
 use k8s_openapi::api::resource::v1::ResourceSlice;
-use tranche_core::broker::{DraDevice, DraDevices, DraGpu, DraHeld, DraMig, DraParts, DraShare};
 use tranche_core::types::Strategy;
 use tranche_kubelet::dra::difference;
 use tranche_kubelet::dra::slices::{DesiredPool, Form, NodeRef, slices};
+use tranche_protocol::{DraDevice, DraDevices, DraGpu, DraHeld, DraMig, DraParts, DraShare};
 
 /// The name of the driver.
 pub(crate) const DRIVER: &str = "gpu.tranche.dev";

@@ -5,8 +5,8 @@ use super::fixtures::{DRIVER, devices, equal, held, mig, named, node, published,
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
-use tranche_core::broker::{DraDevice, DraDevices, DraHeld, DraMig, DraParts, DraShare};
 use tranche_kubelet::dra::slices::{Form, NodeRef, slices};
+use tranche_protocol::{DraDevice, DraDevices, DraHeld, DraMig, DraParts, DraShare};
 
 #[test]
 fn each_kind_of_device_is_valid_in_both_forms() {

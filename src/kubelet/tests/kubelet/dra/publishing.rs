@@ -9,10 +9,10 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use tranche_core::broker::{DraDevice, DraDevices};
 use tranche_kubelet::dra::pace::Pacing;
 use tranche_kubelet::dra::publish::Publisher;
 use tranche_kubelet::said::{Notice, Said};
+use tranche_protocol::{DraDevice, DraDevices};
 
 /// A publisher before an API server.
 struct Scene {

@@ -2,8 +2,8 @@
 
 use super::divided::divided;
 use super::fixtures::{devices, equal, held, mig, named, published, turns, whole};
-use tranche_core::broker::{DraDevice, DraDevices};
 use tranche_kubelet::dra::slices::Form;
+use tranche_protocol::{DraDevice, DraDevices};
 
 /// The GPUs of a node.
 const GPUS: u32 = 8;

@@ -1,10 +1,10 @@
 //! The nodes on which the manifests are tried: built-in hosts under a policy.
 
-use tranche_core::broker::DraDevices;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::read;
 use tranche_plan::share::{Plan, dra_devices, dra_limits, dra_part, plan};
 use tranche_plan::sim;
+use tranche_protocol::DraDevices;
 
 /// A node.
 pub(super) struct Machine {

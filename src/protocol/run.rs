@@ -1,7 +1,7 @@
 //! A program of a user that runs in a share without a container.
 
-use crate::types::{Selection, WaitTime};
 use serde::{Deserialize, Serialize};
+use tranche_core::types::{Selection, WaitTime};
 
 /// A program that holds a share from the answer on until its process has ended.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]

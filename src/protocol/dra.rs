@@ -3,11 +3,11 @@
 //! Each device has one name on the node, a DNS label, which the driver publishes and the scheduler's allocation
 //! repeats.
 
-use crate::ledger::KubernetesObject;
-use crate::types::Strategy;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use tranche_core::ledger::KubernetesObject;
+use tranche_core::types::Strategy;
 
 /// The answer to [`super::DraDevicesRequest`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

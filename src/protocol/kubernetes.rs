@@ -1,8 +1,8 @@
 //! What Kubernetes asks for: which devices its kubelet may allocate, and which it has allocated to a pod.
 
-use crate::broker::AllocatedDevice;
-use crate::ledger::{KubernetesObject, PodName};
+use crate::AllocatedDevice;
 use serde::{Deserialize, Serialize};
+use tranche_core::ledger::{KubernetesObject, PodName};
 
 /// A command without fields.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub struct PolicyAnswer {
 pub struct ReserveRequest {
     /// The pod.
     pub pod: PodName,
-    /// Their ids, as [`crate::broker::Offer::ids`] has them.
+    /// Their ids, as [`crate::Offer::ids`] has them.
     pub devices: Vec<String>,
 }
 

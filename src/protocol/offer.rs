@@ -1,7 +1,7 @@
 //! What the kubelet of Kubernetes may allocate, as the broker answers it.
 
-use crate::ledger::PodName;
 use serde::{Deserialize, Serialize};
+use tranche_core::ledger::PodName;
 
 /// The answer to [`super::OffersRequest`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,16 @@
 use super::*;
-use crate::types::{Part, WaitTime};
 use serde_json::json;
+use tranche_core::broker::{EnterSubject, RequestLine};
+use tranche_core::ledger::ContainerName;
+use tranche_core::types::DeviceKey;
+use tranche_core::types::{Part, WaitTime};
 
 fn of(value: Value) -> Result<Request> {
     Request::parse(value.to_string().as_bytes())
 }
 
 fn refused(value: Value) -> String {
-    crate::error::line(&of(value).unwrap_err())
+    tranche_core::error::line(&of(value).unwrap_err())
 }
 
 const DEVICE: &str = "GPU-11111111";
@@ -274,7 +277,7 @@ fn what_a_program_sends_is_what_the_broker_reads() {
 
 #[test]
 fn the_documentation_has_a_row_for_each_command() {
-    let rows = include_str!("../../../../docs/broker.md").lines();
+    let rows = include_str!("../../docs/broker.md").lines();
     let rows: Vec<&str> = rows
         .skip_while(|line| !line.starts_with("| command |"))
         .skip(2)

@@ -9,7 +9,7 @@ use tranche_core::types::Strategy;
 use tranche_plan::reserve::{ReserveError, explain as explain_reserve};
 
 /// The line for the user `uid` about `object`, which was not given. `free` are the shares of the device that are free.
-pub(super) fn entry_refused(uid: u32, object: impl Display, error: LedgerError, free: &[String]) -> Error {
+pub(crate) fn entry_refused(uid: u32, object: impl Display, error: LedgerError, free: &[String]) -> Error {
     let is_about_others = matches!(error, LedgerError::Refused(Refused::Taken { .. } | Refused::NoneFree));
     let error = of_ledger(uid, object, error);
     match (is_about_others, free) {
@@ -36,7 +36,7 @@ fn of_ledger(uid: u32, object: impl Display, error: LedgerError) -> Error {
 }
 
 /// The line for the user `uid` about `object`, which was not reserved.
-pub(super) fn reserve_refused(uid: u32, object: impl Display, error: ReserveError) -> Error {
+pub(crate) fn reserve_refused(uid: u32, object: impl Display, error: ReserveError) -> Error {
     match error {
         ReserveError::Ledger(error) => of_ledger(uid, object, error),
         other => explain_reserve(object, other, |held| list(uid, held)),
@@ -44,7 +44,7 @@ pub(super) fn reserve_refused(uid: u32, object: impl Display, error: ReserveErro
 }
 
 /// Why a share under MPS cannot be used by what a user starts.
-pub(super) fn refuse_mps(object: impl Display, strategy: Strategy) -> Result<()> {
+pub(crate) fn refuse_mps(object: impl Display, strategy: Strategy) -> Result<()> {
     if strategy != Strategy::Mps {
         return Ok(());
     }

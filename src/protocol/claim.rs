@@ -1,8 +1,8 @@
 //! A claim that is made beforehand: what is asked for.
 
-use super::as_text;
-use crate::types::{CdiVersion, MemorySize, Percent, RequestedDevice, Selection, ShareName, WaitTime};
 use serde::{Deserialize, Serialize, Serializer};
+use tranche_core::broker::as_text;
+use tranche_core::types::{CdiVersion, MemorySize, Percent, RequestedDevice, Selection, ShareName, WaitTime};
 
 /// A claim that a person asks for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,0 +1,144 @@
+//! `claim create`: shares are reserved for a container that starts later, and offered to engines by a specification.
+
+use super::Caller;
+use super::refusal::reserve_refused;
+use std::path::Path;
+use std::time::Duration;
+use tranche_core::claims::Claims;
+use tranche_core::error::{Error, Result};
+use tranche_core::ledger::Claim;
+use tranche_core::types::{DeviceSelector, HostPath, QualifiedName, RequestedDevice, Strategy};
+use tranche_plan::derive::Sharing;
+use tranche_plan::inventory::Inventory;
+use tranche_plan::reserve::{Reservation, ReserveError};
+use tranche_plan::share::{Fit, Plan};
+use tranche_protocol::ClaimRequest;
+use tranche_state::claim_spec::{self, ClaimFile, describe};
+use tranche_state::held::Held;
+use tranche_state::held::names::DeviceNames;
+use tranche_state::planning::{needs, pipe_directories};
+
+/// The host on which a claim is made.
+#[derive(Debug)]
+pub struct ClaimPlace<'a> {
+    /// What it has.
+    pub inventory: &'a Inventory,
+    /// How it is shared, and where the ledger is.
+    pub sharing: Sharing,
+    /// The program `tranche-oci`, as engines find it.
+    pub hook: HostPath,
+    /// The directory for specifications of claims.
+    pub spec_dir: &'a Path,
+}
+
+/// Who reserves, in which order with others who wait and within which limits.
+pub trait Turn {
+    /// Reserves what `reservation` says, and offers it by `file`.
+    ///
+    /// # Errors
+    /// Returns why nothing was reserved.
+    fn reserve(
+        &self,
+        plan: &Plan,
+        claims: &Claims,
+        reservation: &Reservation,
+        file: ClaimFile<'_>,
+    ) -> Result<(Fit, Claim), ReserveError>;
+}
+
+/// Root's turn: in the order of coming, without a limit.
+#[derive(Debug, Clone, Copy)]
+pub struct RootsTurn {
+    /// For how long root waits for what others hold.
+    pub wait: Duration,
+}
+
+impl Turn for RootsTurn {
+    fn reserve(
+        &self,
+        plan: &Plan,
+        claims: &Claims,
+        reservation: &Reservation,
+        file: ClaimFile<'_>,
+    ) -> Result<(Fit, Claim), ReserveError> {
+        plan.reserve_waiting(claims, reservation, &file, self.wait)
+    }
+}
+
+/// A claim that was made.
+#[derive(Debug)]
+pub struct CreatedClaim {
+    /// The name under which containers request it.
+    pub cdi: QualifiedName,
+    /// The claim.
+    pub held: Held,
+    /// What was found for it, and what the host lacks for it, each in a sentence.
+    pub notes: Vec<String>,
+}
+
+/// Makes the claim that `request` asks for.
+///
+/// # Errors
+/// Returns why nothing was reserved.
+pub fn create(place: ClaimPlace<'_>, caller: Caller, request: ClaimRequest, turn: &impl Turn) -> Result<CreatedClaim> {
+    let request = ClaimRequest {
+        name: caller.new_name(&request.name)?,
+        ..request
+    };
+    // A device and a file get this name, so it is checked before anything is reserved.
+    let cdi = claim_spec::device_name(&request.name)?;
+    let named = request.device.as_ref().and_then(RequestedDevice::named);
+    let sharing = Sharing {
+        plan: caller.plan(place.sharing.plan, place.inventory, named)?,
+        ..place.sharing
+    };
+    let plan = &sharing.plan;
+    let reservation = claim_spec::reservation(&request, place.inventory, plan)?;
+    let file = ClaimFile::new(&request, place.inventory, &sharing, place.hook, place.spec_dir)?;
+    let claims = caller.claims(sharing.state_dir.as_path())?;
+    pipe_directories::make(&sharing)?;
+    let reserved = turn.reserve(plan, &claims, &reservation, file);
+    let view = |uptime| caller.view(DeviceNames::new(place.inventory.clone(), plan.clone()), uptime);
+    let (found, claim) = reserved.map_err(|error| {
+        let object = format!("claim {}", request.name);
+        match caller {
+            Caller::Root => view(0).not_reserved(object, error),
+            Caller::User(uid) => reserve_refused(uid, object, error),
+        }
+    })?;
+    let needs = plan.split(found.device).and_then(|split| needs::note(&sharing, split));
+    Ok(CreatedClaim {
+        cdi,
+        held: view(claims.uptime()).held(&claim),
+        notes: std::iter::once(describe(&found, plan)).chain(needs).collect(),
+    })
+}
+
+impl Caller {
+    /// What of `plan` the caller may claim: users can have no share under MPS. `named` is the device that is asked for
+    /// by name.
+    ///
+    /// # Errors
+    /// Returns an error if the caller can have no share of `named`, or of any device.
+    pub(crate) fn plan(self, mut plan: Plan, inventory: &Inventory, named: Option<&DeviceSelector>) -> Result<Plan> {
+        if self == Self::Root {
+            return Ok(plan);
+        }
+        let is_mps = |strategy: Strategy| strategy == Strategy::Mps;
+        if let Some(selector) = named {
+            let device = inventory.catalogue().get(selector)?.device();
+            if plan.split(device).is_some_and(|split| is_mps(split.method.strategy())) {
+                let what = "its shares are under MPS, and are for containers of engines that run as root";
+                return Err(
+                    Error::failed(device, what).hint("choose a device under time-slicing, or ask root for a claim")
+                );
+            }
+        }
+        plan.devices.retain(|split| !is_mps(split.method.strategy()));
+        match plan.devices.is_empty() {
+            false => Ok(plan),
+            true => Err(Error::failed("policy", "no device has shares that a user may claim")
+                .hint("shares under MPS are for containers of engines that run as root")),
+        }
+    }
+}
