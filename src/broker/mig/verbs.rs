@@ -24,7 +24,8 @@ use tranche_state::restore_failures::{FailedRestore, RestoreFailures};
 /// is all.
 ///
 /// # Errors
-/// Returns what stands in the way: nothing has changed then. Or that the specifications could not be brought up to date.
+/// Returns what stands in the way: nothing has changed then. Or that the specifications could not be brought up to
+/// date.
 pub fn apply(host: &MigHost<'_>, request: &MigRequest) -> Result<MigAnswer> {
     let before = HostFile::load(host.state_dir).ok();
     let changed = host.with_tools(request.may_reset, |tools, nvml| {
