@@ -346,7 +346,7 @@ fn activated(listener: &UnixListener, state_dir: &Path, policy: &Path) -> Child 
 
 /// What the policy says about users, in the broker that limits them.
 const LIMITS: &str = "  queue: {reserveFor: 30s}
-  users: {default: {maxShares: 60, maxDevices: 1, maxHold: 8h, weight: 2, waits: 2}}
+  users: {default: {maxShares: 60, maxDevices: 1, maxHold: 8h, waits: 2}}
 ";
 
 /// Two users.

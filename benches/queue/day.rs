@@ -5,7 +5,7 @@ use crate::invariants::Watch;
 use crate::world::{Wanted, World};
 use std::time::Duration;
 use tranche_plan::policy::QueueSettings;
-use tranche_plan::queue::{FairQueue, QueueTimes, RequestNumber, UsedLately, Weight};
+use tranche_plan::queue::{FairQueue, QueueTimes, RequestNumber, Served, UsedLately};
 
 const DEVICES: usize = 8;
 const USERS: u32 = 500;
@@ -24,10 +24,8 @@ const HOLDS: [(u64, f64); 4] = [(2, 0.5), (10, 0.3), (30, 0.15), (60, 0.05)];
 /// By what the queue is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The rule of the product with its defaults: half of the users have weight 3, the others weight 1.
-    Weights,
-    /// The same, with equal weights.
-    Equal,
+    /// The rule of the product with its defaults.
+    HeldLately,
     /// By arrival. What is free goes to the first one whom it serves.
     FirstCome,
     /// By arrival. What is free is kept for the first one that it does not serve for as long as the product keeps it.
@@ -37,9 +35,8 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Weights,
-        Self::Equal,
+    pub(crate) const ALL: [Self; 4] = [
+        Self::HeldLately,
         Self::FirstCome,
         Self::OneReservation,
         Self::KeptUntilServed,
@@ -47,8 +44,7 @@ impl Order {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Weights => "tranche, weights 3 and 1",
-            Self::Equal => "tranche, equal weights",
+            Self::HeldLately => "tranche",
             Self::FirstCome => "arrival, nothing kept free",
             Self::OneReservation => "arrival, kept free as tranche does",
             Self::KeptUntilServed => "arrival, kept free until served",
@@ -61,7 +57,7 @@ impl Order {
             reserve_at_most: time,
         };
         match self {
-            Self::Weights | Self::Equal | Self::OneReservation => QueueSettings::default().times(),
+            Self::HeldLately | Self::OneReservation => QueueSettings::default().times(),
             Self::FirstCome => both(Duration::ZERO),
             Self::KeptUntilServed => both(WEEK),
         }
@@ -69,7 +65,7 @@ impl Order {
 
     /// Whether what users have held counts.
     fn counts(self) -> bool {
-        matches!(self, Self::Weights | Self::Equal)
+        self == Self::HeldLately
     }
 }
 
@@ -92,13 +88,6 @@ pub(crate) struct Outcome {
     pub(crate) longest_wait: f64,
     /// Of the requests for four devices.
     pub(crate) longest_of_four: f64,
-    /// What a user of the half with weight 3 held, as a part of what one of the other half held.
-    pub(crate) heavy_to_light: f64,
-}
-
-/// Half of the users are those with weight 3.
-fn is_heavy(user: u32) -> bool {
-    user.is_multiple_of(2)
 }
 
 /// One of `values`, by their parts.
@@ -114,7 +103,7 @@ fn one_of<T: Copy>(values: &[(T, f64)], chance: &mut Chance) -> T {
 
 impl Day {
     /// The requests, with the time at which each of them comes.
-    fn requests(&self, order: Order) -> Vec<(Duration, Wanted)> {
+    fn requests(&self) -> Vec<(Duration, Wanted)> {
         let mut chance = Chance(self.seed);
         let mean = |values: &[(f64, f64)]| values.iter().map(|(value, part)| value * part).sum::<f64>();
         let devices = mean(&SIZES.map(|(devices, part)| (devices as f64, part)));
@@ -129,13 +118,9 @@ impl Day {
             }
             // Some users ask more often than others: a quarter of them makes half of the requests.
             let user = (chance.next().powi(2) * f64::from(USERS)) as u32;
-            let weight = match order {
-                Order::Weights if is_heavy(user) => 3,
-                _ => 1,
-            };
             let wanted = Wanted {
                 user,
-                weight: Weight::try_from(weight).unwrap(),
+                served: Served::Usual,
                 of: (0..DEVICES).collect(),
                 number: one_of(&SIZES, &mut chance),
                 hold: Duration::from_secs(one_of(&HOLDS, &mut chance) * 60),
@@ -148,11 +133,11 @@ impl Day {
 /// Runs the days, each until all of its requests are served.
 pub(crate) fn run(days: &[Day], order: Order) -> Outcome {
     let mut waits: Vec<(f64, usize)> = Vec::new();
-    let (mut heavy, mut light) = (0.0, 0.0);
+    let mut held = 0.0;
     let longest_hold = HOLDS.map(|(minutes, _)| Duration::from_secs(minutes * 60));
     let longest_hold = longest_hold.into_iter().max().unwrap();
     for day in days {
-        let requests = day.requests(order);
+        let requests = day.requests();
         let world = run_requests(&requests, order, DEVICES, longest_hold);
         assert_eq!(world.served.len(), requests.len(), "each request is served");
         for served in &world.served {
@@ -160,23 +145,18 @@ pub(crate) fn run(days: &[Day], order: Order) -> Outcome {
             let wanted = &served.wanted;
             waits.push((served.at.saturating_sub(asked).as_secs_f64(), wanted.number));
             let until = (served.at + wanted.hold).min(DAY);
-            let held = until.saturating_sub(served.at).as_secs_f64() * wanted.number as f64;
-            match is_heavy(wanted.user) {
-                true => heavy += held,
-                false => light += held,
-            }
+            held += until.saturating_sub(served.at).as_secs_f64() * wanted.number as f64;
         }
     }
     waits.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     let longest = |of: &[(f64, usize)]| of.last().map_or(0.0, |(wait, _)| *wait);
     let of_four: Vec<(f64, usize)> = waits.iter().copied().filter(|(_, number)| *number == 4).collect();
     Outcome {
-        utilisation: (heavy + light) / (days.len() as f64 * DEVICES as f64 * DAY.as_secs_f64()),
+        utilisation: held / (days.len() as f64 * DEVICES as f64 * DAY.as_secs_f64()),
         mean_wait: waits.iter().map(|(wait, _)| wait).sum::<f64>() / waits.len() as f64,
         wait_of_99: waits[waits.len() * 99 / 100].0,
         longest_wait: longest(&waits),
         longest_of_four: longest(&of_four),
-        heavy_to_light: heavy / light,
     }
 }
 

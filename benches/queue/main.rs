@@ -36,7 +36,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 // What the world takes from its parent.
-use tranche_plan::queue::{Attempted, FairQueue, Grants, QueueTimes, RequestNumber, UsedLately, Weight};
+use tranche_plan::queue::{Attempted, FairQueue, Grants, QueueTimes, RequestNumber, Served, UsedLately};
 use world::request_for_both;
 
 /// The load of the table: what would be held on average if each request were served at once, as a part of all devices.
@@ -69,21 +69,20 @@ fn outcome(load: f64, order: Order) -> Outcome {
 
 /// The rows of the simulated days.
 fn of_a_day() -> String {
-    let mut text = "| served by | devices in use | mean wait | 99 % wait at most | longest wait | for 4 devices | weight 3 to weight 1 |\n\
-                    |---|---|---|---|---|---|---|\n"
+    let mut text = "| served by | devices in use | mean wait | 99 % wait at most | longest wait | for 4 devices |\n\
+                    |---|---|---|---|---|---|\n"
         .to_owned();
     for order in Order::ALL {
         let outcome = outcome(LOAD, order);
         writeln!(
             text,
-            "| {} | {:.1} % | {:.0} min | {:.0} min | {:.0} min | {:.0} min | {:.2} |",
+            "| {} | {:.1} % | {:.0} min | {:.0} min | {:.0} min | {:.0} min |",
             order.name(),
             outcome.utilisation * 100.0,
             outcome.mean_wait / 60.0,
             outcome.wait_of_99 / 60.0,
             outcome.longest_wait / 60.0,
             outcome.longest_of_four / 60.0,
-            outcome.heavy_to_light,
         )
         .unwrap();
     }
@@ -100,7 +99,7 @@ fn of_a_team() -> String {
                     |---|---|---|---|---|---|---|\n"
         .to_owned();
     for jobs in SWEEPS {
-        for order in Order::ALL.into_iter().filter(|order| *order != Order::Weights) {
+        for order in Order::ALL {
             let outcome = team::run(TEAM_DAYS, jobs, order);
             let sweep = match jobs {
                 0 => "–".to_owned(),

@@ -5,7 +5,7 @@ use crate::chance::Chance;
 use crate::day::{Order, run_requests};
 use crate::world::Wanted;
 use std::time::Duration;
-use tranche_plan::queue::Weight;
+use tranche_plan::queue::Served;
 
 const GPUS: usize = 3;
 
@@ -45,7 +45,7 @@ fn requests(seed: u64, jobs: usize) -> Vec<(Duration, Wanted)> {
     let mut chance = Chance(seed);
     let wanted = |user: u32, number: usize, minutes: u64| Wanted {
         user,
-        weight: Weight::try_from(1).unwrap(),
+        served: Served::Usual,
         of: (0..GPUS).collect(),
         number,
         hold: Duration::from_secs(minutes * 60),

@@ -3,8 +3,8 @@
 //!
 //! The rule, in the words of docs/sharing.md:
 //!
-//! 1. The order is by what the user has held lately (device-seconds that decay, divided by the user's weight), then by
-//!    arrival. A user of weight 0 comes after all others.
+//! 1. The order is by what the user has held lately (device-seconds that decay), then by arrival. Users who are served
+//!    last come after all others.
 //! 2. A request that others have overtaken three times as often as there are devices is *locked*: locked requests come
 //!    first, by arrival.
 //! 3. Whatever fits is granted, in this order.
@@ -22,8 +22,9 @@
 
 mod usage;
 
-pub use usage::{UsedLately, Weight};
+pub use usage::UsedLately;
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -37,6 +38,17 @@ pub struct QueueTimes {
     pub reserve_for: Duration,
     /// The longest time.
     pub reserve_at_most: Duration,
+}
+
+/// When the requests of a user are served. The later one is the more generous one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Served {
+    /// After those of all others.
+    Last,
+    /// By what the user has held lately.
+    #[default]
+    Usual,
 }
 
 /// What the rule needs of the world: the ledger, or a simulation of it.
@@ -79,7 +91,7 @@ pub struct FairQueue<A> {
 #[derive(Debug, Clone)]
 struct WaitingRequest<A> {
     account: A,
-    weight: Weight,
+    served: Served,
     /// How often a request that came later has got something that this one waits for.
     overtaken: u32,
     /// How often something was kept free for it in vain.
@@ -104,10 +116,10 @@ impl<A: Copy + Ord> FairQueue<A> {
     }
 
     /// Adds a request of `account`. Numbers grow with time.
-    pub fn join(&mut self, request: RequestNumber, account: A, weight: Weight) {
+    pub fn join(&mut self, request: RequestNumber, account: A, served: Served) {
         let waiting = WaitingRequest {
             account,
-            weight,
+            served,
             overtaken: 0,
             in_vain: 0,
             kept_since: None,
@@ -122,9 +134,10 @@ impl<A: Copy + Ord> FairQueue<A> {
 
     /// The requests in the order in which they are served (rules 1 and 2).
     pub fn order(&self, used: &UsedLately<A>, now: Duration) -> Vec<RequestNumber> {
-        let rank = |request: &WaitingRequest<A>| match self.is_at_its_limit(request) {
-            true => (0, 0.0),
-            false => (1, request.weight.share_of(used.of(request.account, now))),
+        let rank = |request: &WaitingRequest<A>| match (self.is_at_its_limit(request), request.served) {
+            (true, _) => (0, 0.0),
+            (false, Served::Usual) => (1, used.of(request.account, now)),
+            (false, Served::Last) => (2, 0.0),
         };
         let waiting = self.waiting.iter();
         let mut ranked: Vec<((u8, f64), RequestNumber)> =

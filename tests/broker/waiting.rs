@@ -218,13 +218,13 @@ fn who_may_not_hold_more_waits_without_keeping_others_from_it() {
 }
 
 #[test]
-fn weights_and_waits_come_from_the_policy_by_user_and_group() {
+fn turns_and_waits_come_from_the_policy_by_user_and_group() {
     // The user nobody, in the group of the same number, as every system has them.
     let name = nix::unistd::User::from_uid(ANN.into()).unwrap().unwrap().name;
     let policy = format!(
-        "{DEDICATED}  users:\n    default: {{maxWait: 1s}}\n    users:\n      {name}: {{weight: 0, waits: 1, maxWait: 1m}}\n"
+        "{DEDICATED}  users:\n    default: {{maxWait: 1s}}\n    users:\n      {name}: {{served: last, waits: 1, maxWait: 1m}}\n"
     );
-    let Some(scene) = scene("weights_and_waits_come_from_the_policy_by_user_and_group", &policy) else {
+    let Some(scene) = scene("turns_and_waits_come_from_the_policy_by_user_and_group", &policy) else {
         return;
     };
     assert!(

@@ -229,7 +229,7 @@ impl UserQueue {
         let rule = state
             .rule
             .get_or_insert_with(|| FairQueue::new(facts.plan.queue.times(), devices));
-        rule.join(number, account, options.rules.weight());
+        rule.join(number, account, options.rules.served());
         let waits = Waits {
             account,
             uid: options.peer.uid,

@@ -1,6 +1,6 @@
 //! What the policy says about users other than root who wait for shares.
 
-use crate::queue::{QueueTimes, Weight};
+use crate::queue::{QueueTimes, Served};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -131,9 +131,12 @@ pub struct UserPolicy {
     default
 )]
 pub struct UserRules {
-    /// How much the user counts in the queue.
+    /// When requests of the user are served.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub weight: Option<Weight>,
+    pub served: Option<Served>,
+    /// What earlier versions had in place of `served`. It is read, and has its effect by `served` alone.
+    #[serde(skip_serializing)]
+    weight: Option<u32>,
     /// How long a request may wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_wait: Option<WaitTime>,
@@ -166,7 +169,10 @@ pub struct UserRules {
 // With `remote`, these two are beside what serde makes, and refuse what contradicts itself with the place of the entry.
 impl<'de> Deserialize<'de> for UserRules {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let rules = Self::deserialize(deserializer)?;
+        let mut rules = Self::deserialize(deserializer)?;
+        if rules.weight == Some(0) {
+            rules.served.get_or_insert(Served::Last);
+        }
         rules.check().map_err(serde::de::Error::custom)?;
         Ok(rules)
     }
@@ -250,7 +256,7 @@ impl UserPolicy {
             groups,
         };
         UserRules {
-            weight: of.value(|rules| rules.weight),
+            served: of.value(|rules| rules.served),
             max_wait: of.value(|rules| rules.max_wait),
             waits: of.value(|rules| rules.waits),
             ..UserRules::default()
@@ -270,6 +276,25 @@ impl UserPolicy {
             hold: of.find(UserRules::hold),
             idle: of.find(UserRules::idle),
         }
+    }
+
+    /// A line for each entry that has a key of an earlier version.
+    pub fn warnings(&self) -> Vec<String> {
+        let groups = self
+            .groups
+            .iter()
+            .map(|(name, rules)| (format!("groups.{name}"), rules));
+        let users = self.users.iter().map(|(name, rules)| (format!("users.{name}"), rules));
+        let everybody = std::iter::once(("default".to_owned(), &self.everybody));
+        let entries = everybody.chain(groups).chain(users);
+        let warning = |(entry, rules): (String, &UserRules)| {
+            let what = match rules.weight? {
+                0 => "weight: 0 is served: last; write that",
+                _ => "weight has no effect, because it made no difference that a user would notice; remove it",
+            };
+            Some(format!("sharing.users.{entry}: {what}"))
+        };
+        entries.filter_map(warning).collect()
     }
 
     /// Whether it limits for how long anybody may hold something, used or not.
@@ -368,9 +393,9 @@ impl UserRules {
         })
     }
 
-    /// How much the user counts in the queue.
-    pub fn weight(&self) -> Weight {
-        self.weight.unwrap_or(Weight::ONE)
+    /// When requests of the user are served.
+    pub fn served(&self) -> Served {
+        self.served.unwrap_or_default()
     }
 
     /// How long a request may wait.
@@ -388,9 +413,9 @@ impl UserRules {
 mod tests {
     use super::*;
 
-    fn rules(weight: u32) -> UserRules {
+    fn rules(served: Served) -> UserRules {
         UserRules {
-            weight: Some(Weight::try_from(weight).unwrap()),
+            served: Some(served),
             ..UserRules::default()
         }
     }
@@ -404,23 +429,28 @@ mod tests {
         let policy = UserPolicy {
             everybody: UserRules {
                 max_wait: Some(WaitTime::seconds(9)),
-                ..rules(1)
+                ..rules(Served::Usual)
             },
-            groups: [("phd", rules(2)), ("staff", rules(3)), ("guest", waits(1))]
-                .map(|(name, rules)| (name.to_owned(), rules))
-                .into(),
-            users: [("ann".to_owned(), rules(0))].into(),
+            groups: [
+                ("phd", rules(Served::Last)),
+                ("staff", rules(Served::Usual)),
+                ("guest", waits(1)),
+            ]
+            .map(|(name, rules)| (name.to_owned(), rules))
+            .into(),
+            users: [("ann".to_owned(), rules(Served::Last))].into(),
         };
         let of = |name, groups: &[&str]| {
             let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
             policy.rules_of(name, &groups)
         };
-        assert_eq!(of(Some("bob"), &[]).weight, rules(1).weight);
-        assert_eq!(of(Some("bob"), &["phd", "staff", "other"]).weight, rules(3).weight);
+        assert_eq!(of(Some("bob"), &[]).served(), Served::Usual);
+        assert_eq!(of(Some("bob"), &["phd", "other"]).served(), Served::Last);
+        assert_eq!(of(Some("bob"), &["phd", "staff", "other"]).served(), Served::Usual);
         let ann = of(Some("ann"), &["staff", "guest"]);
         assert_eq!(
-            (ann.weight, ann.waits(), ann.max_wait()),
-            (rules(0).weight, 1, Duration::from_secs(9))
+            (ann.served(), ann.waits(), ann.max_wait()),
+            (Served::Last, 1, Duration::from_secs(9))
         );
         assert_eq!(of(None, &[]).waits(), 4);
     }
@@ -460,11 +490,11 @@ mod tests {
     fn what_contradicts_itself_is_refused_with_its_place() {
         let read = |text: &str| crate::policy::read::parse("p.yaml", &format!("version: v1\nsharing:\n{text}"));
         let policy = read(
-            "  users:\n    default: {maxWait: 1s}\n    groups:\n      phd: {weight: 2}\n    users:\n      ann: {waits: 1}\n",
+            "  users:\n    default: {maxWait: 1s}\n    groups:\n      phd: {served: last}\n    users:\n      ann: {waits: 1}\n",
         );
         let policy = policy.unwrap().policy;
         assert_eq!(policy.users.everybody.max_wait, Some(WaitTime::seconds(1)));
-        assert_eq!(policy.users.groups["phd"], rules(2));
+        assert_eq!(policy.users.groups["phd"], rules(Served::Last));
         assert_eq!(policy.users.users["ann"].waits, Some(1));
         for (text, line) in [
             (
@@ -507,10 +537,7 @@ mod tests {
                 "  users:\n    default: {idle: 9h, maxHold: 8h}\n",
                 "p.yaml:4:14: default: idle is 9h, and more than maxHold, which is 8h",
             ),
-            (
-                "  users:\n    default: {weight: 1001}\n",
-                "weight 1001: is more than 1000",
-            ),
+            ("  users:\n    default: {served: first}\n", "p.yaml:4:23: served: "),
             (
                 "  users:\n    groups:\n      phd: {weigth: 1}\n",
                 "\"weigth\" is unknown in an entry of sharing.users",

@@ -14,7 +14,7 @@ const fn seconds(seconds: u64) -> Duration {
 fn wanted(user: u32, of: &[usize], number: usize, hold: u64) -> Wanted {
     Wanted {
         user,
-        weight: Weight::ONE,
+        served: Served::Usual,
         of: of.to_vec(),
         number,
         hold: seconds(hold),
@@ -44,27 +44,33 @@ fn a_request_for_two_devices_is_served_by_doubling_and_never_by_a_fixed_time() {
 }
 
 #[test]
-fn who_has_held_less_comes_first_and_a_weight_divides_what_was_held() {
+fn who_has_held_less_comes_first_and_some_are_served_last() {
     let mut queue = FairQueue::new(times(10, 100), 1);
     let mut used = UsedLately::new(seconds(1000));
     let now = seconds(5000);
-    let weight = |weight: u32| Weight::try_from(weight).unwrap();
     used.add(1, 300.0, now);
     used.add(2, 100.0, now);
-    for (number, account, of) in [(10, 1, 1), (11, 2, 1), (12, 3, 1), (13, 4, 0), (14, 1, 4)] {
-        queue.join(number, account, weight(of));
+    let last = Served::Last;
+    for (number, account, served) in [
+        (10, 1, Served::Usual),
+        (11, 2, Served::Usual),
+        (12, 3, Served::Usual),
+        (13, 4, last),
+        (14, 2, last),
+        (15, 1, Served::Usual),
+    ] {
+        queue.join(number, account, served);
     }
-    // 14 is a request of account 1 with weight 4: 75 device-seconds.
-    assert_eq!(queue.order(&used, now), [12, 14, 11, 10, 13]);
+    // Among those who are served last, arrival counts alone.
+    assert_eq!(queue.order(&used, now), [12, 11, 10, 15, 13, 14]);
     // Half of it counts after the half-life, and others that begin to hold come behind.
     let later = now + seconds(1000);
     assert_eq!((used.of(1, later), used.of(9, later)), (150.0, 0.0));
     used.add(3, 151.0, later);
-    assert_eq!(queue.order(&used, later), [14, 11, 10, 12, 13]);
+    assert_eq!(queue.order(&used, later), [11, 10, 15, 12, 13, 14]);
     // A clock that goes back by a year changes nothing.
     assert_eq!(used.of(1, Duration::ZERO), 300.0);
     assert_eq!(used.amounts(later + seconds(20_000)), []);
-    assert!(Weight::try_from(1001).is_err());
 }
 
 #[test]

@@ -1,44 +1,7 @@
 //! What each user has held lately, in device-seconds that lose half of their value in a given time.
 
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tranche_core::error::Error;
-
-/// How much a user counts: one of weight 2 may hold twice as much as one of weight 1 before the other comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "u32")]
-pub struct Weight(u32);
-
-impl Weight {
-    /// The weight of a user of whom the policy says nothing.
-    pub const ONE: Self = Self(1);
-
-    /// The largest weight.
-    pub const MOST: u32 = 1000;
-
-    /// What `used` counts in the order: less for a larger weight. One of weight 0 comes after all others.
-    pub fn share_of(self, used: f64) -> f64 {
-        match self.0 {
-            0 => f64::INFINITY,
-            weight => used / f64::from(weight),
-        }
-    }
-}
-
-impl TryFrom<u32> for Weight {
-    type Error = Error;
-
-    fn try_from(weight: u32) -> Result<Self, Error> {
-        match weight {
-            0..=Self::MOST => Ok(Self(weight)),
-            more => Err(Error::usage(
-                format!("weight {more}"),
-                format!("is more than {}", Self::MOST),
-            )),
-        }
-    }
-}
 
 /// What each account has held lately. An amount decays exactly: when it is looked at makes no difference.
 #[derive(Debug, Clone, PartialEq)]

@@ -214,8 +214,8 @@ fn rules_for_users_never_bind_root() {
     let Some(scene) = Scene::new("policy_diff::rules_for_users_never_bind_root") else {
         return;
     };
-    let nothing = "sharing:\n  quota: {shares: 0, all: 0}\n  users:\n    default: {maxShares: 0, maxDevices: 0, weight: 0}\n    \
-                   users: {root: {maxShares: 0, maxDevices: 0, weight: 0, maxHold: 1s, atLimit: end}}\n";
+    let nothing = "sharing:\n  quota: {shares: 0, all: 0}\n  users:\n    default: {maxShares: 0, maxDevices: 0, served: last}\n    \
+                   users: {root: {maxShares: 0, maxDevices: 0, served: last, maxHold: 1s, atLimit: end}}\n";
     scene.policy(&POLICY.replacen("sharing:\n", nothing, 1));
     scene.refresh();
     let init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");

@@ -21,6 +21,13 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         users: sharing.users,
         ..Policy::default()
     };
+    warnings.extend(
+        policy
+            .users
+            .warnings()
+            .iter()
+            .map(|warning| format!("{file}: {warning}")),
+    );
     // NVIDIA's plugin defaults to true for failRequestsGreaterThanOne under MPS, because there a second replica gives a
     // container nothing. Here several shares of a device add up in one claim, so the default is false.
     let around = |strategy, rename_by_default, fail_requests_greater_than_one| Around {

@@ -1,7 +1,7 @@
 //! A world of devices whose holders keep them for a given time: what the rule is tried with. It knows the end of each
 //! hold, and the rule does not. The benchmark `queue` simulates days with it.
 
-use super::{Attempted, FairQueue, Grants, QueueTimes, RequestNumber, UsedLately, Weight};
+use super::{Attempted, FairQueue, Grants, QueueTimes, RequestNumber, Served, UsedLately};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) user: u32,
-    pub(super) weight: Weight,
+    pub(super) served: Served,
     /// The devices that will do.
     pub(super) of: Vec<usize>,
     /// How many of them.
@@ -19,7 +19,7 @@ pub(super) struct Wanted {
 
 /// A request that was served.
 #[derive(Debug, Clone)]
-pub(super) struct Served {
+pub(super) struct ServedRequest {
     pub(super) number: RequestNumber,
     pub(super) wanted: Wanted,
     pub(super) at: Duration,
@@ -30,7 +30,7 @@ pub(super) struct World {
     /// Who holds each device, and until when.
     pub(super) held: Vec<Option<(u32, Duration)>>,
     pub(super) waiting: BTreeMap<RequestNumber, Wanted>,
-    pub(super) served: Vec<Served>,
+    pub(super) served: Vec<ServedRequest>,
     /// What the last request was given.
     taken: Vec<usize>,
     pub(super) now: Duration,
@@ -82,7 +82,7 @@ impl World {
             }
         }
         for (number, wanted) in arrivals {
-            queue.join(number, wanted.user, wanted.weight);
+            queue.join(number, wanted.user, wanted.served);
             self.waiting.insert(number, wanted);
         }
         queue.serve(used, self.now, self);
@@ -112,7 +112,7 @@ impl Grants for World {
         }
         self.taken = open.into_iter().take(wanted.number).collect();
         self.waiting.remove(&request);
-        self.served.push(Served {
+        self.served.push(ServedRequest {
             number: request,
             wanted,
             at: self.now,
@@ -148,7 +148,7 @@ pub(super) fn request_for_both(times: QueueTimes) -> ForBoth {
     let seconds = Duration::from_secs;
     let wanted = |user, number| Wanted {
         user,
-        weight: Weight::ONE,
+        served: Served::Usual,
         of: vec![0, 1],
         number,
         hold: seconds(100),
