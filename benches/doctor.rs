@@ -12,12 +12,11 @@
 
 use std::path::Path;
 
-#[path = "../tests/support/fake_host.rs"]
-mod fake_host;
 #[path = "support/runner.rs"]
 mod runner;
 
 use runner::Runner;
+use tranche_test_support::fake_host;
 
 const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
 

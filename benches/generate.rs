@@ -20,13 +20,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-#[path = "../tests/support/fake_host.rs"]
-mod fake_host;
 #[path = "support/runner.rs"]
 mod runner;
 
-use fake_host::Host;
 use runner::Runner;
+use tranche_test_support::fake_host::{self, Host};
 
 const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
 const DRIVER: &str = env!("CARGO_BIN_EXE_tranche-driver");

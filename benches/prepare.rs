@@ -13,14 +13,13 @@
 
 #[path = "support/crun.rs"]
 mod crun;
-#[path = "../tests/support/stub_elf.rs"]
-mod stub_elf;
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tranche_test_support::stub_elf;
 
 use crun::{compile, hook, median, starts};
 use serde_json::json;

@@ -13,8 +13,7 @@
 
 #[path = "support/crun.rs"]
 mod crun;
-#[path = "../tests/support/mod.rs"]
-mod support;
+use tranche_test_support as support;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

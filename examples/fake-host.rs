@@ -10,10 +10,7 @@
 
 use std::process::ExitCode;
 
-#[path = "../tests/support/facts_of_spec.rs"]
-mod facts_of_spec;
-#[path = "../tests/support/fake_host.rs"]
-mod fake_host;
+use tranche_test_support::{facts_of_spec, fake_host};
 
 fn run(arguments: &[String]) -> Result<(), String> {
     match arguments {

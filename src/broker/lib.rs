@@ -28,12 +28,4 @@ pub mod sys;
 pub mod verbs;
 
 #[cfg(test)]
-#[path = "../../tests/support/programs.rs"]
-mod programs;
-#[cfg(test)]
-#[path = "../../tests/support/test_cgroup.rs"]
-mod test_cgroup;
-#[cfg(test)]
-#[path = "../../tests/support/until.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod until;
+use tranche_test_support::{programs, test_cgroup, until};

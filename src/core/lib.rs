@@ -53,9 +53,4 @@ pub mod text;
 pub mod types;
 
 #[cfg(test)]
-#[path = "../../tests/support/programs.rs"]
-mod programs;
-#[cfg(test)]
-#[path = "../../tests/support/until.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod until;
+use tranche_test_support::{programs, until};

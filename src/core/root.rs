@@ -23,8 +23,7 @@ mod mount_table;
 mod own_directory;
 mod own_file;
 #[cfg(test)]
-#[path = "../../tests/support/own_mounts.rs"]
-pub(crate) mod own_mounts;
+pub(crate) use tranche_test_support::own_mounts;
 mod proc_file;
 mod runtime_mount;
 mod state;

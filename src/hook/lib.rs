@@ -26,8 +26,7 @@ mod prepare;
 mod report;
 
 #[cfg(test)]
-#[path = "../../tests/support/own_mounts.rs"]
-mod own_mounts;
+use tranche_test_support::own_mounts;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};

@@ -31,8 +31,7 @@ mod tree;
 mod usage;
 
 #[cfg(test)]
-#[path = "../../tests/support/programs.rs"]
-mod programs;
+use tranche_test_support::programs;
 
 pub use roots::{RootPaths, Roots};
 pub use usage::{Usage, usage};

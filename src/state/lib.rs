@@ -36,5 +36,4 @@ pub mod state_file;
 pub mod stop;
 
 #[cfg(test)]
-#[path = "../../tests/support/programs.rs"]
-mod programs;
+use tranche_test_support::programs;

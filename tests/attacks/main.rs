@@ -7,8 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../support/mod.rs"]
-mod support;
+pub(crate) use tranche_test_support as support;
 
 mod actors;
 mod acts;

@@ -29,8 +29,7 @@ mod fake_nvml;
 mod files;
 mod machines;
 mod silence;
-#[path = "../support/mod.rs"]
-mod support;
+pub(crate) use tranche_test_support as support;
 mod test_hosts;
 mod usage;
 mod without_nvml;

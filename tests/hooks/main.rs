@@ -10,8 +10,7 @@
     reason = "a test fails by a panic, and prints what it does"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
+pub(crate) use tranche_test_support as support;
 
 mod claims;
 mod hostile;

@@ -6,8 +6,7 @@
     reason = "a test fails by a panic"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
+pub(crate) use tranche_test_support as support;
 
 mod configs;
 mod create;

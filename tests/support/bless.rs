@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 
 /// Whether the expected output is to be written instead of compared.
-pub(crate) fn is_on() -> bool {
+pub fn is_on() -> bool {
     std::env::var_os("TRANCHE_BLESS").is_some_and(|value| value == "1")
 }
 
 /// Whether `text` is what `file` holds. With `TRANCHE_BLESS=1` the file is written first.
-pub(crate) fn is_expected(file: &Path, text: &str) -> bool {
+pub fn is_expected(file: &Path, text: &str) -> bool {
     if is_on() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();

@@ -1,6 +1,6 @@
 //! Processes of several users that change what they are, and those that write down who signals them.
 
-use super::until::until;
+use crate::until::until;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -12,21 +12,21 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 const USER: u32 = 65_533;
 
 /// A process that does not outlive the test.
-pub(crate) struct Program {
-    pub(crate) child: Child,
+pub struct Program {
+    pub child: Child,
     stdin: ChildStdin,
 }
 
 impl Program {
     /// A process of `uid` that runs a script of perl. It has printed a byte, and reads lines.
-    pub(crate) fn new(uid: u32, script: &str) -> Program {
+    pub fn new(uid: u32, script: &str) -> Program {
         let mut command = Command::new("perl");
         command.args(["-e", &format!("$| = 1; {script}")]).uid(uid).gid(uid);
         Program::of(command)
     }
 
     /// The same in a user namespace of its own, which `uid` makes. Its users are still to be named.
-    pub(crate) fn in_namespace(uid: u32, script: &str) -> Program {
+    pub fn in_namespace(uid: u32, script: &str) -> Program {
         Program::new(uid, &format!("{UNSHARE} {script}"))
     }
 
@@ -43,7 +43,7 @@ impl Program {
         program
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -52,21 +52,21 @@ impl Program {
     }
 
     /// Lets it read a line, if it does.
-    pub(crate) fn line(&mut self) {
+    pub fn line(&mut self) {
         let _ = self.stdin.write_all(b"\n");
     }
 
     /// Lets it read a line, and waits until it has printed another byte.
-    pub(crate) fn go_on(&mut self) {
+    pub fn go_on(&mut self) {
         self.line();
         self.has_printed();
     }
 
-    pub(crate) fn lives(&mut self) -> bool {
+    pub fn lives(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    pub(crate) fn is_killed(&mut self) -> bool {
+    pub fn is_killed(&mut self) -> bool {
         until("it is killed", || !self.lives());
         self.child.wait().unwrap().signal() == Some(9)
     }
@@ -87,11 +87,11 @@ const UNSHARE: &str = if cfg!(target_arch = "x86_64") {
 };
 
 /// Becomes user 0 of the namespace.
-pub(crate) const BECOME: &str = "POSIX::setuid(0) or die;";
+pub const BECOME: &str = "POSIX::setuid(0) or die;";
 
 /// A process that writes down each signal that it gets and can write down.
-pub(crate) struct Canary {
-    pub(crate) program: Program,
+pub struct Canary {
+    pub program: Program,
     signals: PathBuf,
 }
 
@@ -101,7 +101,7 @@ const RECORDS: &str = "for my $s (qw(HUP INT QUIT TERM USR1 USR2 ALRM CONT)) { $
 
 impl Canary {
     /// One of the user `uid` of the host.
-    pub(crate) fn of_user(top: &Path, name: &str, uid: u32) -> Canary {
+    pub fn of_user(top: &Path, name: &str, uid: u32) -> Canary {
         let signals = file(top, name);
         let mut command = Command::new("perl");
         command
@@ -112,7 +112,7 @@ impl Canary {
     }
 
     /// One that root started in a user namespace with this map, in which it became user 0.
-    pub(crate) fn in_namespace(top: &Path, name: &str, map: &str) -> Canary {
+    pub fn in_namespace(top: &Path, name: &str, map: &str) -> Canary {
         let signals = file(top, name);
         let script = format!("$| = 1; {UNSHARE} {RECORDS} print 1; <STDIN>; {BECOME} print 2; sleep 1000 while 1");
         let mut command = Command::new("perl");
@@ -124,7 +124,7 @@ impl Canary {
     }
 
     /// Whether it lives, and nobody has signalled it.
-    pub(crate) fn is_untouched(&mut self) -> bool {
+    pub fn is_untouched(&mut self) -> bool {
         self.program.lives() && fs::read_to_string(&self.signals).unwrap().is_empty()
     }
 }
@@ -137,13 +137,13 @@ fn file(top: &Path, name: &str) -> PathBuf {
 }
 
 /// The maps of two containers of root: all users of the host, and those of LXC, in which the user is mapped as well.
-pub(crate) fn maps() -> [(&'static str, String); 2] {
+pub fn maps() -> [(&'static str, String); 2] {
     let lxc = format!("0 100000 1000\n1000 {USER} 1\n1001 101001 64535\n");
     [("all", "0 0 65536\n".to_owned()), ("lxc", lxc)]
 }
 
 /// A copy of setpriv that anybody becomes root with.
-pub(crate) fn setuid_program(top: &Path) -> PathBuf {
+pub fn setuid_program(top: &Path) -> PathBuf {
     let path = top.join("setuid");
     fs::copy("/usr/bin/setpriv", &path).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o4755)).unwrap();
@@ -151,7 +151,7 @@ pub(crate) fn setuid_program(top: &Path) -> PathBuf {
 }
 
 /// What a program does that becomes root's at SIGTERM.
-pub(crate) fn becomes_root(setuid: &Path) -> String {
+pub fn becomes_root(setuid: &Path) -> String {
     format!(
         "$SIG{{TERM}} = sub {{ exec '{}', qw(--reuid=0 --regid=0 --clear-groups sleep 1000) }}; print 1; sleep 1000 while 1",
         setuid.display()
@@ -159,4 +159,4 @@ pub(crate) fn becomes_root(setuid: &Path) -> String {
 }
 
 /// What ignores SIGTERM.
-pub(crate) const STUBBORN: &str = "$SIG{TERM} = 'IGNORE'; print 1; sleep 1000 while 1";
+pub const STUBBORN: &str = "$SIG{TERM} = 'IGNORE'; print 1; sleep 1000 while 1";

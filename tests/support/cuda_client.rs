@@ -1,6 +1,6 @@
 //! A root with a program that initialises CUDA, without CUDA's library.
 
-use super::glibc_image;
+use crate::glibc_image;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ int main(void) {
 "#;
 
 /// Adds a loader, the C library and `/bin/client` to `root`.
-pub(crate) fn image(root: &Path) -> Result<(), String> {
+pub fn image(root: &Path) -> Result<(), String> {
     glibc_image::glibc(root);
     let about = |e: std::io::Error| e.to_string();
     for name in ["libm.so.6", "libpthread.so.0", "librt.so.1"] {

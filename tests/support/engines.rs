@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::{programs, rights};
+use crate::{programs, rights};
 use serde_json::{Value, json};
 use walkdir::WalkDir;
 
@@ -22,7 +22,7 @@ const APPLETS: [&str; 15] = [
 
 /// Who runs the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Engine {
+pub enum Engine {
     /// podman as root, over crun.
     PodmanCrun,
     /// podman as root, over runc.
@@ -34,18 +34,18 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    pub(crate) const ALL: [Engine; 4] = [
+    pub const ALL: [Engine; 4] = [
         Engine::PodmanCrun,
         Engine::PodmanRunc,
         Engine::RootlessCrun,
         Engine::RootlessRunc,
     ];
 
-    pub(crate) fn is_rootless(self) -> bool {
+    pub fn is_rootless(self) -> bool {
         matches!(self, Engine::RootlessCrun | Engine::RootlessRunc)
     }
 
-    pub(crate) fn runtime(self) -> &'static str {
+    pub fn runtime(self) -> &'static str {
         match self {
             Engine::PodmanCrun | Engine::RootlessCrun => "crun",
             Engine::PodmanRunc | Engine::RootlessRunc => "runc",
@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// Why this engine cannot run here, if so.
-    pub(crate) fn missing(self) -> Option<String> {
+    pub fn missing(self) -> Option<String> {
         if !rights::is_root_of_machine() {
             return Some("not root of the machine: cannot run the engine apart from the host's".to_owned());
         }
@@ -72,7 +72,7 @@ impl Engine {
 }
 
 /// A place for containers: specs, images and engine state of one test, gone with it.
-pub(crate) struct Bed {
+pub struct Bed {
     top: tempfile::TempDir,
     /// A directory whose device nodes are in `/dev` for whatever runs in this bed.
     dev: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    pub(crate) fn new() -> Bed {
+    pub fn new() -> Bed {
         let bed = Bed {
             top: tempfile::Builder::new().prefix("bed").tempdir().unwrap(),
             dev: None,
@@ -94,63 +94,63 @@ impl Bed {
         fs::set_permissions(bed.top.path(), PermissionsExt::from_mode(0o755)).unwrap();
         fs::create_dir(bed.at("specs")).unwrap();
         // A checkout may lie where that user cannot go.
-        programs::install(env!("CARGO_BIN_EXE_tranche-oci"), bed.hook());
+        programs::install(programs::built("tranche-oci"), bed.hook());
         bed
     }
 
     /// A path below the bed's directory.
-    pub(crate) fn at(&self, path: &str) -> PathBuf {
+    pub fn at(&self, path: &str) -> PathBuf {
         self.top.path().join(path)
     }
 
     /// The `tranche-oci` that specs are to call.
-    pub(crate) fn hook(&self) -> PathBuf {
+    pub fn hook(&self) -> PathBuf {
         self.at("tranche-oci")
     }
 
     /// A directory for the specs of this bed.
-    pub(crate) fn specs(&self) -> PathBuf {
+    pub fn specs(&self) -> PathBuf {
         self.at("specs")
     }
 
     /// Adds the device nodes of `dev` to the `/dev` of this bed.
-    pub(crate) fn with_nodes(&mut self, dev: &Path) {
+    pub fn with_nodes(&mut self, dev: &Path) {
         self.dev = Some(dev.to_path_buf());
     }
 
     /// Runs these lines of shell as root in each mount namespace of this bed, before its command and after it.
-    pub(crate) fn around(&mut self, before: &str, after: &str) {
+    pub fn around(&mut self, before: &str, after: &str) {
         self.around = [before, after].map(str::to_owned);
     }
 
     /// Makes this bed's engines use `tranche-runtime` in the place of the runtime of `engine`, which it executes.
-    pub(crate) fn with_our_runtime(&mut self, engine: Engine) {
+    pub fn with_our_runtime(&mut self, engine: Engine) {
         let directory = self.at("runtime");
         // podman knows by the name what a runtime can do.
         let program = directory.join(engine.runtime());
-        programs::install(env!("CARGO_BIN_EXE_tranche-runtime"), &program);
+        programs::install(programs::built("tranche-runtime"), &program);
         self.runtime = Some(program);
     }
 
     /// The program that engines use as low-level runtime.
-    pub(crate) fn runtime(&self, engine: Engine) -> PathBuf {
+    pub fn runtime(&self, engine: Engine) -> PathBuf {
         self.runtime.clone().unwrap_or_else(|| find(engine.runtime()).unwrap())
     }
 
     /// Runs our command line where this bed's engines run.
-    pub(crate) fn tranche(&self, arguments: &[String]) -> Output {
+    pub fn tranche(&self, arguments: &[String]) -> Output {
         let mut enter = entered(self, &self.specs());
-        enter.arg(env!("CARGO_BIN_EXE_tranche")).args(arguments);
+        enter.arg(programs::built("tranche")).args(arguments);
         enter.output().unwrap()
     }
 
     /// Writes a spec, as JSON.
-    pub(crate) fn spec(&self, name: &str, spec: &Value) {
+    pub fn spec(&self, name: &str, spec: &Value) {
         fs::write(self.specs().join(name), serde_json::to_vec_pretty(spec).unwrap()).unwrap();
     }
 
     /// Makes a new busybox image that belongs to the engine's user, and gives its directory.
-    pub(crate) fn image(&self, engine: Engine) -> PathBuf {
+    pub fn image(&self, engine: Engine) -> PathBuf {
         let mut number = 0;
         let root = loop {
             let root = self.at(&format!("root{number}"));
@@ -174,13 +174,13 @@ impl Bed {
 }
 
 /// Runs `command` in a new container of a busybox image with these CDI devices, and the specs of `spec_dir`.
-pub(crate) fn run_podman(bed: &Bed, engine: Engine, devices: &[&str], spec_dir: &Path, command: &[&str]) -> Output {
+pub fn run_podman(bed: &Bed, engine: Engine, devices: &[&str], spec_dir: &Path, command: &[&str]) -> Output {
     let image = bed.image(engine);
     run_podman_in(bed, engine, &image, devices, spec_dir, &[], command)
 }
 
 /// As [`run_podman`], in this image's directory and with more options of `podman run`.
-pub(crate) fn run_podman_in(
+pub fn run_podman_in(
     bed: &Bed,
     engine: Engine,
     image: &Path,
@@ -238,13 +238,7 @@ pub(crate) fn run_podman_in(
 }
 
 /// Runs `command` by crun or runc alone, in `image`. `edit` may change the configuration before.
-pub(crate) fn run_bundle(
-    bed: &Bed,
-    engine: Engine,
-    image: &Path,
-    command: &[&str],
-    edit: impl FnOnce(&mut Value),
-) -> Output {
+pub fn run_bundle(bed: &Bed, engine: Engine, image: &Path, command: &[&str], edit: impl FnOnce(&mut Value)) -> Output {
     let bundle = image.with_extension("bundle");
     fs::create_dir_all(&bundle).unwrap();
     let mut config = config(image, command);
@@ -286,14 +280,14 @@ fn config(image: &Path, command: &[&str]) -> Value {
 }
 
 /// The beginning of a command in a mount namespace of its own.
-pub(crate) fn entered(bed: &Bed, spec_dir: &Path) -> Command {
+pub fn entered(bed: &Bed, spec_dir: &Path) -> Command {
     let mut enter = Command::new("unshare");
     enter.args([
         "--mount",
         "--net",
         "--propagation",
         "private",
-        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bed/enter.sh"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/bed/enter.sh"),
     ]);
     enter
         .arg(spec_dir)
@@ -308,7 +302,7 @@ pub(crate) fn entered(bed: &Bed, spec_dir: &Path) -> Command {
 }
 
 /// podman raises limits beyond what this process may have on some machines, and then no container starts.
-pub(crate) fn limits() -> &'static [&'static str] {
+pub fn limits() -> &'static [&'static str] {
     let raised = Command::new("prlimit")
         .args(["--nofile=1048576:1048576", "--nproc=4194304:4194304", "true"])
         .output();
@@ -329,7 +323,7 @@ fn end_pause_process(file: &Path) {
 }
 
 /// Gives everything below `top` to the user of rootless engines.
-pub(crate) fn own(top: &Path) {
+pub fn own(top: &Path) {
     for entry in WalkDir::new(top) {
         let entry = entry.unwrap();
         if !entry.path_is_symlink() {
@@ -338,7 +332,7 @@ pub(crate) fn own(top: &Path) {
     }
 }
 
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
+pub fn find(program: &str) -> Option<PathBuf> {
     let places = [
         "/usr/local/bin",
         "/usr/bin",

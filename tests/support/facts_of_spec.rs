@@ -14,7 +14,6 @@
 //! Options of hooks are compared by what they do. `--folder` of NVIDIA's hooks and `--ldcache-dir` of tranche's are one
 //! fact. So are a link that NVIDIA's hook of one device makes and tranche's `--by-path`, which applies to the devices
 //! that have that node.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,7 +22,7 @@ use std::collections::BTreeMap;
 const USUAL: [&str; 5] = ["nodev", "nosuid", "rbind", "ro", "rprivate"];
 
 /// The facts of a specification, sorted, none twice.
-pub(crate) fn facts(spec: &Value) -> Vec<String> {
+pub fn facts(spec: &Value) -> Vec<String> {
     let mut facts = Vec::new();
     facts.push(format!("spec kind {}", text(&spec["kind"])));
     facts.push(format!("spec version {}", text(&spec["cdiVersion"])));

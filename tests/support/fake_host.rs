@@ -7,7 +7,6 @@
 //!
 //! What a host has is in its `host.txt` (see [`manifest`]), the text files as they lie on the machine under `tree/`,
 //! and what NVML says in `nvml.json`, which becomes `fake-nvml.json` in the root: the fake library finds it there.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::fs;
 use std::io;
@@ -15,47 +14,40 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-#[path = "fake_library.rs"]
-pub(crate) mod fake_library;
-#[path = "ld_so_cache.rs"]
-pub(crate) mod ld_so_cache;
-#[path = "manifest.rs"]
-pub(crate) mod manifest;
-#[path = "stub_elf.rs"]
-pub(crate) mod stub_elf;
+pub use crate::{fake_library, ld_so_cache, manifest, stub_elf};
 
 use manifest::{Cache, Entry, Library};
 
 /// A host that was built.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub struct Host {
     /// The directory that stands for `/`.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// What could not be made here, with the reason: device nodes, where the user may not make them.
-    pub(crate) not_made: Vec<NotMade>,
+    pub not_made: Vec<NotMade>,
     /// Where the fake NVML lies, as a path of the host.
-    pub(crate) nvml: Option<PathBuf>,
+    pub nvml: Option<PathBuf>,
 }
 
 /// Something of a host that could not be made.
 #[derive(Debug, Clone)]
-pub(crate) struct NotMade {
+pub struct NotMade {
     /// The path on the host.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// Why.
-    pub(crate) why: String,
+    pub why: String,
 }
 
 /// What building gives or the one line that says why not.
-pub(crate) type Result<T> = std::result::Result<T, String>;
+pub type Result<T> = std::result::Result<T, String>;
 
 /// Where the hosts are described.
-pub(crate) fn hosts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hosts")
+pub fn hosts() -> PathBuf {
+    crate::top().join("tests/hosts")
 }
 
 /// The names of all hosts, sorted.
-pub(crate) fn names() -> Result<Vec<String>> {
+pub fn names() -> Result<Vec<String>> {
     let hosts = hosts();
     let mut names = Vec::new();
     for entry in fs::read_dir(&hosts).map_err(|e| format!("{}: {e}", hosts.display()))? {
@@ -69,7 +61,7 @@ pub(crate) fn names() -> Result<Vec<String>> {
 }
 
 /// The first comment line of a host's manifest: what it is.
-pub(crate) fn about(name: &str) -> Result<String> {
+pub fn about(name: &str) -> Result<String> {
     let text = read(&hosts().join(name).join("host.txt"))?;
     Ok(text
         .lines()
@@ -80,12 +72,12 @@ pub(crate) fn about(name: &str) -> Result<String> {
 }
 
 /// Builds the host `name` into the directory `into`, which is made, or must be empty.
-pub(crate) fn build(name: &str, into: &Path) -> Result<Host> {
+pub fn build(name: &str, into: &Path) -> Result<Host> {
     build_from(&hosts().join(name), name, into)
 }
 
 /// Builds the host `name` with another version of the driver, as an upgrade would leave it.
-pub(crate) fn build_with_driver(name: &str, version: &str, into: &Path) -> Result<Host> {
+pub fn build_with_driver(name: &str, version: &str, into: &Path) -> Result<Host> {
     let source = hosts().join(name);
     let config: serde_json::Value =
         serde_json::from_str(&read(&source.join("nvml.json"))?).map_err(|e| format!("{name}/nvml.json: {e}"))?;
@@ -164,7 +156,7 @@ fn build_from(source: &Path, name: &str, into: &Path) -> Result<Host> {
 impl Host {
     /// Changes what this host's NVML answers, and puts the library in place again, without the symbols that
     /// `missing_symbols` names, and without those that its driver is too old for.
-    pub(crate) fn nvml(&self, change: impl FnOnce(&mut serde_json::Value)) -> Result<()> {
+    pub fn nvml(&self, change: impl FnOnce(&mut serde_json::Value)) -> Result<()> {
         let path = self.root.join("fake-nvml.json");
         let mut config = serde_json::from_str(&read(&path)?).map_err(|e| format!("{}: {e}", path.display()))?;
         change(&mut config);
@@ -186,7 +178,7 @@ impl Host {
     }
 
     /// A path of the host as a path of this machine.
-    pub(crate) fn path(&self, path: &str) -> PathBuf {
+    pub fn path(&self, path: &str) -> PathBuf {
         under(&self.root, Path::new(path))
     }
 }

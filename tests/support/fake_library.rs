@@ -1,6 +1,5 @@
 //! Puts a fake library of the driver (`examples/fake-nvml`, `examples/fake-cuda`) into a test host: with the SONAME of
 //! the real one, and without symbols that a test wants missing.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use object::read::elf::{Dyn, ElfFile64, FileHeader, SectionHeader};
 use object::{Endianness, elf};
@@ -10,22 +9,22 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// A library among the examples.
-pub(crate) struct FakeLibrary {
+pub struct FakeLibrary {
     example: &'static str,
     /// What the driver's library calls itself.
-    pub(crate) soname: &'static str,
+    pub soname: &'static str,
     built: OnceLock<Result<Vec<u8>, String>>,
 }
 
 /// NVML.
-pub(crate) static NVML: FakeLibrary = FakeLibrary {
+pub static NVML: FakeLibrary = FakeLibrary {
     example: "fake-nvml",
     soname: "libnvidia-ml.so.1",
     built: OnceLock::new(),
 };
 
 /// CUDA's driver API.
-pub(crate) static CUDA: FakeLibrary = FakeLibrary {
+pub static CUDA: FakeLibrary = FakeLibrary {
     example: "fake-cuda",
     soname: "libcuda.so.1",
     built: OnceLock::new(),
@@ -33,7 +32,7 @@ pub(crate) static CUDA: FakeLibrary = FakeLibrary {
 
 impl FakeLibrary {
     /// Writes the library to `place`, with each symbol in `missing` renamed to something nobody asks for.
-    pub(crate) fn install(&self, place: &Path, missing: &[&str]) -> Result<(), String> {
+    pub fn install(&self, place: &Path, missing: &[&str]) -> Result<(), String> {
         let built = || named(built(self.example)?, self.soname);
         let mut bytes = self.built.get_or_init(built).clone()?;
         for symbol in missing {
@@ -52,17 +51,17 @@ fn built(example: &str) -> Result<Vec<u8>, String> {
 }
 
 /// The directory of the examples, with this one up to date.
-pub(crate) fn build(example: &str) -> Result<PathBuf, String> {
+pub fn build(example: &str) -> Result<PathBuf, String> {
     let (directory, release) = target_directory()?;
     // `cargo test` builds examples, `cargo test --test NAME` and `cargo run --example` do not.
     if let Some(cargo) = std::env::var_os("CARGO") {
         let mut command = Command::new(cargo);
         command
             .args(["build", "--quiet", "--example", example])
-            .current_dir(env!("CARGO_MANIFEST_DIR"));
+            .current_dir(crate::TOP);
         command.args(release.then_some("--release"));
-        // With the features of this program: with others, Cargo would compile the library once more.
-        command.args(cfg!(feature = "pages").then_some("--all-features"));
+        // With the features of the tests: with others, Cargo would compile the library once more.
+        command.args((!release).then_some("--all-features"));
         if let Some(target) = directory.parent() {
             command.arg("--target-dir").arg(target);
         }

@@ -1,7 +1,7 @@
 //! The fake of the driver's programs for MPS (`examples/fake-mps`), in a test host, and what it recorded.
 
-use super::fake_host::fake_library;
-use super::programs;
+use crate::fake_host::fake_library;
+use crate::programs;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ const PROGRAMS: [&str; 3] = ["nvidia-cuda-mps-control", "nvidia-cuda-mps-server"
 
 /// The fake programs of one test host.
 #[derive(Debug, Clone)]
-pub(crate) struct FakeMps {
+pub struct FakeMps {
     root: PathBuf,
 }
 
 /// The fake program, up to date. With the first argument `client`, it is a CUDA process.
-pub(crate) fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| fake_library::build("fake-mps").unwrap().join("fake-mps"));
     BUILT.clone()
 }
 
 impl FakeMps {
     /// Puts the programs into `/usr/bin` of the host at `root`, without faults.
-    pub(crate) fn install(root: &Path) -> Self {
+    pub fn install(root: &Path) -> Self {
         let program = program();
         for name in PROGRAMS {
             let place = root.join("usr/bin").join(name);
@@ -36,17 +36,17 @@ impl FakeMps {
     }
 
     /// A program of the host.
-    pub(crate) fn program(&self, name: &str) -> PathBuf {
+    pub fn program(&self, name: &str) -> PathBuf {
         self.root.join("usr/bin").join(name)
     }
 
     /// Where everything is recorded that changes a GPU or a daemon.
-    pub(crate) fn record(&self) -> PathBuf {
+    pub fn record(&self) -> PathBuf {
         self.root.join("record")
     }
 
     /// Sets what goes wrong from now on; `examples/fake-mps/config.rs` has the names.
-    pub(crate) fn set_faults(&self, faults: Value) {
+    pub fn set_faults(&self, faults: Value) {
         let config = json!({"record": self.record(), "faults": faults});
         // In one step, because a daemon may read it now.
         let new = self.root.join("fake-mps.new");
@@ -55,7 +55,7 @@ impl FakeMps {
     }
 
     /// Everything that was recorded, in order, but for the question which options the control program takes.
-    pub(crate) fn events(&self) -> Vec<Value> {
+    pub fn events(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.record()).unwrap_or_default();
         // The broker asks the control program what it can do, where no daemon can work.
         let is_question = |event: &Value| {
@@ -67,7 +67,7 @@ impl FakeMps {
 
     /// What was recorded, one short line each: `start -f`, `command quit`, `compute mode 3`, `cgroup limit NAME 4912
     /// MiB`, `nvidia-smi …`.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         let line = |event: &Value| {
             let kind = event["event"].as_str().unwrap();
             let words = |value: &Value| {
@@ -94,7 +94,7 @@ impl FakeMps {
     }
 
     /// Forgets what was recorded.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         let _ = fs::remove_file(self.record());
     }
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where the driver's libraries are in our images.
-pub(crate) const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
+pub const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
 /// The version of the driver in our images.
-pub(crate) const DRIVER: &str = "580.95.05";
+pub const DRIVER: &str = "580.95.05";
 
 /// The program: prints what `which` of each library that it is given says, or `none`.
 const PROGRAM: &str = r#"
@@ -36,7 +36,7 @@ fn cc(compiler: &str, arguments: &[&str]) -> Result<(), String> {
 }
 
 /// Why no such image can be made here, if so.
-pub(crate) fn missing() -> Option<String> {
+pub fn missing() -> Option<String> {
     if !nix::unistd::Uid::effective().is_root() {
         return Some("not root: cannot mount or change the root directory".to_owned());
     }
@@ -47,7 +47,7 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 /// Puts the loader, the C library and `/bin/open` into `root`, with `ldconfig` as `/sbin/ldconfig`. Without a cache.
-pub(crate) fn glibc(root: &Path) {
+pub fn glibc(root: &Path) {
     for directory in ["bin", "sbin", "etc/ld.so.conf.d", "lib64", "proc", "dev", "tmp"] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
@@ -66,10 +66,10 @@ pub(crate) fn glibc(root: &Path) {
 }
 
 /// Where the driver's 32-bit libraries are in our images.
-pub(crate) const LIBDIR32: &str = "/usr/lib/i386-linux-gnu";
+pub const LIBDIR32: &str = "/usr/lib/i386-linux-gnu";
 
 /// Puts a 32-bit loader, its C library and `/bin/open32` beside what [`glibc`] made; says why not where there are none.
-pub(crate) fn glibc32(root: &Path) -> Result<(), String> {
+pub fn glibc32(root: &Path) -> Result<(), String> {
     let loader = "lib/ld-linux.so.2";
     if !Path::new("/").join(loader).exists() {
         return Err("no glibc of 32 bits".to_owned());
@@ -103,7 +103,7 @@ pub(crate) fn glibc32(root: &Path) -> Result<(), String> {
 
 /// Puts an aarch64 loader, its C library, `/bin/open` and an emulator, `/bin/emulate`, into `root`; says why not where
 /// there are none.
-pub(crate) fn aarch64(root: &Path) -> Result<(), String> {
+pub fn aarch64(root: &Path) -> Result<(), String> {
     let emulator = Path::new("/usr/bin/qemu-aarch64-static");
     if !emulator.exists() {
         return Err("no qemu-aarch64-static".to_owned());
@@ -128,12 +128,12 @@ pub(crate) fn aarch64(root: &Path) -> Result<(), String> {
 const AARCH64: &str = "aarch64-linux-gnu-gcc";
 
 /// As [`library`], for aarch64.
-pub(crate) fn library_of_aarch64(file: &Path, soname: &str, answer: i32) {
+pub fn library_of_aarch64(file: &Path, soname: &str, answer: i32) {
     compile(AARCH64, &["-nostdlib"], file, soname, answer, "");
 }
 
 /// Puts musl's loader, which is its C library, and `/bin/open` into `root`; says why not where there is no musl.
-pub(crate) fn musl(root: &Path) -> Result<(), String> {
+pub fn musl(root: &Path) -> Result<(), String> {
     let loader = Path::new("/lib/ld-musl-x86_64.so.1");
     if !loader.exists() {
         return Err("no musl".to_owned());
@@ -157,17 +157,17 @@ fn program(compiler: &str, flags: &[&str], program: &Path) {
 }
 
 /// A library whose `which` gives `answer`, without any need of another. An empty `soname` is none.
-pub(crate) fn library(file: &Path, soname: &str, answer: i32) {
+pub fn library(file: &Path, soname: &str, answer: i32) {
     library_with(file, soname, answer, "");
 }
 
 /// As [`library`], of 32 bits, and it needs the C library: among those of 32 bits `ldconfig` tells them by that.
-pub(crate) fn library32(file: &Path, soname: &str, answer: i32) {
+pub fn library32(file: &Path, soname: &str, answer: i32) {
     compile("gcc", &["-m32", "-Wl,--no-as-needed"], file, soname, answer, "");
 }
 
 /// As [`library`], with more C at its end.
-pub(crate) fn library_with(file: &Path, soname: &str, answer: i32, more: &str) {
+pub fn library_with(file: &Path, soname: &str, answer: i32, more: &str) {
     compile("gcc", &["-nostdlib"], file, soname, answer, more);
 }
 
@@ -191,12 +191,12 @@ fn compile(compiler: &str, flags: &[&str], file: &Path, soname: &str, answer: i3
 }
 
 /// A path of the container below `root` on the host.
-pub(crate) fn in_root(root: &Path, path: &str) -> PathBuf {
+pub fn in_root(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
 /// The driver's libraries in `directory`, as an engine mounts them: real files, no links. Each answers 580.
-pub(crate) fn driver(directory: &Path) {
+pub fn driver(directory: &Path) {
     library(&directory.join(format!("libcuda.so.{DRIVER}")), "libcuda.so.1", 580);
     library(
         &directory.join(format!("libnvidia-ml.so.{DRIVER}")),
@@ -208,7 +208,7 @@ pub(crate) fn driver(directory: &Path) {
 }
 
 /// The links that a spec asks for with that driver, as the values of `--link`.
-pub(crate) fn links(directory: &str) -> Vec<String> {
+pub fn links(directory: &str) -> Vec<String> {
     vec![
         format!("libcuda.so.{DRIVER}::{directory}/libcuda.so.1"),
         format!("libcuda.so.1::{directory}/libcuda.so"),
@@ -217,7 +217,7 @@ pub(crate) fn links(directory: &str) -> Vec<String> {
 }
 
 /// Links in `directory` as the image had them before, to a library of its own.
-pub(crate) fn old_links(directory: &Path) {
+pub fn old_links(directory: &Path) {
     library(&directory.join("libcuda.so.470.1"), "libcuda.so.1", 470);
     symlink("libcuda.so.470.1", directory.join("libcuda.so.1")).unwrap();
 }

@@ -3,14 +3,14 @@
 use std::process::{Child, Command, Stdio};
 
 /// It runs until it is dropped.
-pub(crate) struct Init(Child);
+pub struct Init(Child);
 
 impl Init {
-    pub(crate) fn new() -> Init {
+    pub fn new() -> Init {
         Init(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.0.id()
     }
 }

@@ -1,14 +1,14 @@
 //! The command line of tranche in a directory that every user may enter: a checkout may lie where users cannot go.
 
-use super::programs;
+use crate::programs;
 use std::path::{Path, PathBuf};
 
 /// Copies `tranche` into `directory`, with the programs that it executes. Returns its path.
-pub(crate) fn command_line(directory: &Path) -> PathBuf {
+pub fn command_line(directory: &Path) -> PathBuf {
     for (name, program) in [
-        ("tranche", env!("CARGO_BIN_EXE_tranche")),
-        ("tranche-broker", env!("CARGO_BIN_EXE_tranche-broker")),
-        ("tranche-driver", env!("CARGO_BIN_EXE_tranche-driver")),
+        ("tranche", programs::built("tranche")),
+        ("tranche-broker", programs::built("tranche-broker")),
+        ("tranche-driver", programs::built("tranche-driver")),
     ] {
         programs::install(program, directory.join(name));
     }

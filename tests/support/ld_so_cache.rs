@@ -1,23 +1,23 @@
 //! Writes an ld.so.cache in the format `glibc-ld.so.cache1.1`, as glibc's `dl-cache.h` lays it out, for test hosts.
 
-use super::stub_elf::Machine;
+use crate::stub_elf::Machine;
 use std::cmp::Ordering;
 use std::path::Path;
 
 /// A library in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Its SONAME, by which the loader looks.
-    pub(crate) soname: String,
+    pub soname: String,
     /// Where a file of that name lies.
-    pub(crate) path: String,
+    pub path: String,
     /// The kind of library, as `dl-cache.h` numbers them.
     flags: u32,
 }
 
 impl Entry {
     /// The entry of the library file at `path`: the cache names the link of the SONAME beside it.
-    pub(crate) fn new(path: &Path, soname: &str, machine: Machine) -> Self {
+    pub fn new(path: &Path, soname: &str, machine: Machine) -> Self {
         let flags = match machine {
             Machine::X86_64 => 0x0303,
             Machine::I386 => 0x0003,
@@ -35,7 +35,7 @@ const HEADER: usize = 48;
 const ENTRY: usize = 24;
 
 /// The bytes of a cache with these libraries, in the order that the loader's binary search expects.
-pub(crate) fn write(mut entries: Vec<Entry>) -> Vec<u8> {
+pub fn write(mut entries: Vec<Entry>) -> Vec<u8> {
     entries.sort_by(|a, b| compare(&b.soname, &a.soname).then(b.flags.cmp(&a.flags)));
     let mut strings = Vec::new();
     let mut table = Vec::new();

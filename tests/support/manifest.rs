@@ -1,34 +1,34 @@
 //! The language of `host.txt`: one thing of a host on each line.
 //! `tests/hosts/README.md` has its words.
 
-use super::stub_elf::Machine;
+use crate::stub_elf::Machine;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A shared library of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Library {
+pub struct Library {
     /// The file.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// What it calls itself.
-    pub(crate) soname: String,
+    pub soname: String,
     /// What it is for.
-    pub(crate) machine: Machine,
+    pub machine: Machine,
 }
 
 /// Which libraries an ld.so.cache lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cache {
+pub struct Cache {
     /// The `/` of the cache: its own place is `etc/ld.so.cache` below, and its paths begin here.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// Directories, as paths below that root.
-    pub(crate) directories: Vec<PathBuf>,
+    pub directories: Vec<PathBuf>,
 }
 
 /// One line of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "tests/hosts/README.md says what each is")]
-pub(crate) enum Entry {
+pub enum Entry {
     Dir(PathBuf),
     File {
         path: PathBuf,
@@ -57,7 +57,7 @@ pub(crate) enum Entry {
 }
 
 /// Reads a manifest. An error names the line.
-pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, String> {
+pub fn parse(text: &str) -> Result<Vec<Entry>, String> {
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     let mut machine = Machine::default();
     let mut entries = Vec::new();

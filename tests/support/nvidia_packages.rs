@@ -1,24 +1,24 @@
 //! NVIDIA's own programs and libraries, of each branch of the driver that Debian has: fetched once, and unpacked.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{LazyLock, Mutex};
 
 /// The branches of the driver that are fetched.
-pub(crate) const BRANCHES: [u32; 4] = [470, 535, 550, 555];
+pub const BRANCHES: [u32; 4] = [470, 535, 550, 555];
 
 /// The files of a package, unpacked.
 #[derive(Debug, Clone)]
-pub(crate) struct Unpacked {
-    pub(crate) root: PathBuf,
-    pub(crate) version: String,
+pub struct Unpacked {
+    pub root: PathBuf,
+    pub version: String,
 }
 
 type Fetched = BTreeMap<u32, Result<Unpacked, String>>;
 
 /// The package of a branch; `Err` says why it is not there.
-pub(crate) fn unpacked(package: &'static str, branch: u32) -> Result<Unpacked, String> {
+pub fn unpacked(package: &'static str, branch: u32) -> Result<Unpacked, String> {
     // One fetches for all tests.
     static FETCHED: LazyLock<Mutex<BTreeMap<&'static str, Fetched>>> = LazyLock::new(Mutex::default);
     let mut fetched = FETCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -28,7 +28,7 @@ pub(crate) fn unpacked(package: &'static str, branch: u32) -> Result<Unpacked, S
 
 impl Unpacked {
     /// CUDA's library, in a package `libcuda1`.
-    pub(crate) fn cuda(&self) -> PathBuf {
+    pub fn cuda(&self) -> PathBuf {
         let mut entries = walkdir::WalkDir::new(&self.root).into_iter().flatten();
         let is_library = |name: &str| name.starts_with("libcuda.so.");
         let found =
@@ -38,8 +38,8 @@ impl Unpacked {
 }
 
 fn fetch(package: &str) -> Fetched {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/nvidia");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/nvidia-packages.sh");
+    let directory = crate::top().join("target/nvidia");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/support/nvidia-packages.sh");
     let branches = BRANCHES.map(|branch| branch.to_string());
     let ran = Command::new(script)
         .arg(&directory)

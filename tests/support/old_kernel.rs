@@ -10,18 +10,18 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 /// 5.6 and under old container runtimes. There is no way back, so call it in a thread of its own.
 ///
 /// The program under test has no switch for this: what is tried is what happens.
-pub(crate) fn lose_openat2() {
+pub fn lose_openat2() {
     lose(libc::SYS_openat2);
     assert!(!has_openat2());
 }
 
 /// The same for `statx`, as before Linux 4.11. Without it the kernel says in /proc alone which mount a handle is on.
-pub(crate) fn lose_statx() {
+pub fn lose_statx() {
     lose(libc::SYS_statx);
 }
 
 /// The same for `pidfd_getfd`, as before Linux 5.6 and under engines that forbid it.
-pub(crate) fn lose_pidfd_getfd() {
+pub fn lose_pidfd_getfd() {
     lose(libc::SYS_pidfd_getfd);
 }
 
@@ -37,7 +37,7 @@ fn lose(call: libc::c_long) {
 }
 
 /// Whether `openat2` works in the calling thread.
-pub(crate) fn has_openat2() -> bool {
+pub fn has_openat2() -> bool {
     use nix::fcntl::{OFlag, OpenHow, openat2};
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC);
     openat2(nix::fcntl::AT_FDCWD, ".", how).is_ok()

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Lets a program examine the fake host that is in `top`, beside its ledger and its policy.
-pub(crate) fn on_host(command: &mut Command, top: &Path) {
+pub fn on_host(command: &mut Command, top: &Path) {
     for (variable, path) in [
         ("TRANCHE_DRIVER_ROOT", "host"),
         ("TRANCHE_DEV_ROOT", "host"),

@@ -1,10 +1,9 @@
 //! A strict reader of OpenMetrics text (OpenMetrics 1.0), for the part of it that tranche writes: gauges and counters.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The value of each series, by its name and labels as they are written.
-pub(crate) type Series = BTreeMap<String, f64>;
+pub type Series = BTreeMap<String, f64>;
 
 #[derive(Debug, Default)]
 struct Family {
@@ -19,7 +18,7 @@ struct Family {
 ///
 /// # Errors
 /// Returns the first line that breaks a rule, and the rule.
-pub(crate) fn read(text: &str) -> Result<Series, String> {
+pub fn read(text: &str) -> Result<Series, String> {
     let body = text
         .strip_suffix("# EOF\n")
         .ok_or("the text does not end with # EOF and a line feed")?;

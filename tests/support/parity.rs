@@ -11,21 +11,21 @@
 
 /// A file of `tests/parity/`.
 #[derive(Debug, Default)]
-pub(crate) struct Parity {
+pub struct Parity {
     /// The options that both generators get.
-    pub(crate) arguments: Vec<String>,
+    pub arguments: Vec<String>,
     /// Why there is nothing to compare.
-    pub(crate) none: Option<String>,
+    pub none: Option<String>,
     /// What both give.
-    pub(crate) both: Vec<String>,
+    pub both: Vec<String>,
     /// What they alone give.
-    pub(crate) theirs: Vec<String>,
+    pub theirs: Vec<String>,
     /// What we alone give; with `*`.
-    pub(crate) ours: Vec<String>,
+    pub ours: Vec<String>,
 }
 
 /// Reads such a file. An error names the line.
-pub(crate) fn parse(text: &str) -> Result<Parity, String> {
+pub fn parse(text: &str) -> Result<Parity, String> {
     let mut parity = Parity::default();
     for (number, line) in text.lines().enumerate() {
         let reason = || {
@@ -50,7 +50,7 @@ pub(crate) fn parse(text: &str) -> Result<Parity, String> {
 }
 
 /// What is not as the file says, one line each: facts that we lack or have too many, and differences that are none.
-pub(crate) fn compare(parity: &Parity, facts: &[String]) -> Vec<String> {
+pub fn compare(parity: &Parity, facts: &[String]) -> Vec<String> {
     let has = |fact: &String| facts.contains(fact);
     let mut wrong = Vec::new();
     wrong.extend(

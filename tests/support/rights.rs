@@ -3,21 +3,21 @@
 //! `make test` runs the tests of hooks in a user namespace of their own where the user is not root: they may then mount
 //! and change the root directory, but there is only one user, no device node, and no cgroup hierarchy.
 
-use super::skip;
+use crate::skip;
 
 /// Whether this process is root, of the machine or of a user namespace.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     nix::unistd::Uid::effective().is_root()
 }
 
 /// Whether this process is root of the machine: the users of its namespace are those of the machine.
-pub(crate) fn is_root_of_machine() -> bool {
+pub fn is_root_of_machine() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
     is_root() && map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// Whether `test` can run, which mounts or changes the root directory. Says so if not.
-pub(crate) fn can_mount(test: &str) -> bool {
+pub fn can_mount(test: &str) -> bool {
     if !is_root() {
         skip::not_run(test, "not root: cannot mount");
     }
@@ -25,7 +25,7 @@ pub(crate) fn can_mount(test: &str) -> bool {
 }
 
 /// Whether `test` can run, which needs other users, device nodes or cgroups. Says so if not.
-pub(crate) fn owns_machine(test: &str) -> bool {
+pub fn owns_machine(test: &str) -> bool {
     let owns = is_root_of_machine();
     if !owns {
         skip::not_run(test, "not root of the machine");

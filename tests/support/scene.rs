@@ -14,10 +14,10 @@ use serde_json::json;
 use walkdir::WalkDir;
 
 /// Where the driver's libraries are in our scenes.
-pub(crate) const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
+pub const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
 
 /// A temporary directory with `outside/` (the host) and `bundle/` with `config.json` and `rootfs/` (the image).
-pub(crate) struct Scene {
+pub struct Scene {
     top: tempfile::TempDir,
     /// Where the hook keeps its messages: not on the machine that runs the tests.
     state_dir: tempfile::TempDir,
@@ -25,12 +25,12 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// A scene with an empty image, and a few files on the host that an attacker would like to change.
-    pub(crate) fn new() -> Scene {
+    pub fn new() -> Scene {
         Scene::of(tempfile::tempdir().unwrap())
     }
 
     /// As [`Self::new`], in this directory.
-    pub(crate) fn of(top: tempfile::TempDir) -> Scene {
+    pub fn of(top: tempfile::TempDir) -> Scene {
         let state_dir = tempfile::tempdir().unwrap();
         let scene = Scene { top, state_dir };
         for directory in ["outside/lib", "outside/by-path", "bundle/rootfs"] {
@@ -49,63 +49,63 @@ impl Scene {
     }
 
     /// A path below the scene's directory.
-    pub(crate) fn at(&self, path: &str) -> PathBuf {
+    pub fn at(&self, path: &str) -> PathBuf {
         self.top.path().join(path)
     }
 
     /// Where the hook keeps messages if `--state-dir` names it.
-    pub(crate) fn state_dir(&self) -> &Path {
+    pub fn state_dir(&self) -> &Path {
         self.state_dir.path()
     }
 
     /// A path of the image, as the host sees it.
-    pub(crate) fn image(&self, path: &str) -> PathBuf {
+    pub fn image(&self, path: &str) -> PathBuf {
         self.at("bundle/rootfs").join(path.trim_start_matches('/'))
     }
 
     /// Makes a link in the image, with its parents.
-    pub(crate) fn image_link(&self, target: impl AsRef<Path>, link: &str) {
+    pub fn image_link(&self, target: impl AsRef<Path>, link: &str) {
         let link = self.image(link);
         fs::create_dir_all(link.parent().unwrap()).unwrap();
         symlink(target, link).unwrap();
     }
 
     /// Makes a directory in the image.
-    pub(crate) fn image_directory(&self, path: &str) {
+    pub fn image_directory(&self, path: &str) {
         fs::create_dir_all(self.image(path)).unwrap();
     }
 
     /// Writes `config.json`.
-    pub(crate) fn configure(&self, config: serde_json::Value) {
+    pub fn configure(&self, config: serde_json::Value) {
         fs::write(self.at("bundle/config.json"), config.to_string()).unwrap();
     }
 
     /// The state of this bundle, as runc gives it.
-    pub(crate) fn state(&self) -> String {
+    pub fn state(&self) -> String {
         json!({"ociVersion": "1.0.2", "id": "c", "status": "creating", "bundle": self.at("bundle")}).to_string()
     }
 
     /// Everything outside the image: path to kind, mode, owner, content and time of change of content.
     ///
     /// Link counts are left out: an image may hold a hard link to a file of the host, and may drop it.
-    pub(crate) fn outside(&self) -> BTreeMap<PathBuf, String> {
+    pub fn outside(&self) -> BTreeMap<PathBuf, String> {
         let image = self.at("bundle/rootfs");
         snapshot(self.top.path(), &|path| path != image)
     }
 
     /// Everything inside the image.
-    pub(crate) fn inside(&self) -> BTreeMap<PathBuf, String> {
+    pub fn inside(&self) -> BTreeMap<PathBuf, String> {
         snapshot(&self.at("bundle/rootfs"), &|_| true)
     }
 
     /// Runs `tranche-oci hook prepare ARGUMENTS` with this scene's state.
-    pub(crate) fn prepare(&self, arguments: &[&str]) -> Ended {
+    pub fn prepare(&self, arguments: &[&str]) -> Ended {
         self.prepare_with(arguments, &self.state())
     }
 
     /// As [`Self::prepare`], with another state.
-    pub(crate) fn prepare_with(&self, arguments: &[&str], state: &str) -> Ended {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tranche-oci"));
+    pub fn prepare_with(&self, arguments: &[&str], state: &str) -> Ended {
+        let mut command = Command::new(crate::programs::built("tranche-oci"));
         command
             .args(["hook", "prepare", "--state-dir"])
             .arg(self.state_dir())
@@ -117,21 +117,21 @@ impl Scene {
 }
 
 /// A program that ran to its end.
-pub(crate) struct Ended {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+pub struct Ended {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 impl Ended {
     /// Panics, with what was said, unless the program succeeded without a word.
-    pub(crate) fn silent(&self) {
+    pub fn silent(&self) {
         assert_eq!((self.code, self.stderr.as_str()), (0, ""));
     }
 }
 
 /// Runs a command with this input. One that does not end within a time that no machine needs is killed and fails.
-pub(crate) fn run(mut command: Command, input: &[u8]) -> Ended {
+pub fn run(mut command: Command, input: &[u8]) -> Ended {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -157,7 +157,7 @@ pub(crate) fn run(mut command: Command, input: &[u8]) -> Ended {
 }
 
 /// Everything below `top`, without what `enter` says no to.
-pub(crate) fn snapshot(top: &Path, enter: &dyn Fn(&Path) -> bool) -> BTreeMap<PathBuf, String> {
+pub fn snapshot(top: &Path, enter: &dyn Fn(&Path) -> bool) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     // What is deeper than a path can say is no deeper than what is above it.
     let too_deep = |e: &std::io::Error| e.kind() == std::io::ErrorKind::InvalidFilename;

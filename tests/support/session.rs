@@ -7,20 +7,20 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use super::engines::{Bed, Engine, entered, limits};
-use super::programs;
+use crate::engines::{Bed, Engine, entered, limits};
+use crate::programs;
 
 /// What a step gave.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
-    pub(crate) code: i32,
+pub struct Step {
+    pub code: i32,
     /// Standard output and standard error, as they came.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// The steps of a script, by name.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     engine: Engine,
     steps: BTreeMap<String, Step>,
     said: String,
@@ -31,13 +31,13 @@ const MARK: &str = "-- status --\n";
 
 impl Session {
     /// A step that was run.
-    pub(crate) fn step(&self, name: &str) -> &Step {
+    pub fn step(&self, name: &str) -> &Step {
         let step = self.steps.get(name);
         step.unwrap_or_else(|| panic!("no step {name} in:\n{}", self.said))
     }
 
     /// A step that must have succeeded: what it said.
-    pub(crate) fn ok(&self, name: &str) -> &str {
+    pub fn ok(&self, name: &str) -> &str {
         let step = self.step(name);
         assert_eq!(step.code, 0, "step {name} in:\n{}", self.said);
         &step.text
@@ -47,7 +47,7 @@ impl Session {
     ///
     /// crun throws away what a hook says, so the line is that of `tranche status`; under runc it is in podman's words
     /// too.
-    pub(crate) fn refused(&self, name: &str) -> &str {
+    pub fn refused(&self, name: &str) -> &str {
         let step = self.step(name);
         assert_ne!(step.code, 0, "step {name} in:\n{}", self.said);
         let (podman, status) = step.text.split_once(MARK).unwrap_or_default();
@@ -64,7 +64,7 @@ impl Session {
 /// Runs a script of steps under `engine`. In it `podman` is the bed's, as `$bed/podman` is for other programs, `start
 /// NAME DEVICE…` a container that sleeps, `tranche` this build's program, `$oci` the hook, `$images` a list of fresh
 /// images and `$bed` the bed's directory. Every container is removed at its end.
-pub(crate) fn session(bed: &Bed, engine: Engine, images: usize, script: &str) -> Session {
+pub fn session(bed: &Bed, engine: Engine, images: usize, script: &str) -> Session {
     let user = bed.at("root");
     for directory in ["", "run", "store", "runroot"] {
         let _ = std::fs::create_dir(user.join(directory));
@@ -91,7 +91,7 @@ pub(crate) fn session(bed: &Bed, engine: Engine, images: usize, script: &str) ->
     let _ = writeln!(
         text,
         "tranche() {{ {program} \"$@\"; }}\nlimits='{limits}'",
-        program = env!("CARGO_BIN_EXE_tranche"),
+        program = programs::built("tranche").display(),
         limits = limits().join(" "),
     );
     text.push_str(include_str!("session.sh"));

@@ -67,7 +67,7 @@ impl<'de> Visitor<'de> for Check {
 }
 
 /// Panics where `text` is not JSON, or has an object with a key twice.
-pub(crate) fn check(text: &str) {
+pub fn check(text: &str) {
     if let Err(error) = serde_json::from_str::<Checked>(text) {
         panic!("{error}:\n{text}");
     }

@@ -7,7 +7,7 @@ use object::write::elf::{FileHeader, ProgramHeader, Writer};
 /// What a library is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs, reason = "the names say it")]
-pub(crate) enum Machine {
+pub enum Machine {
     #[default]
     X86_64,
     I386,
@@ -16,7 +16,7 @@ pub(crate) enum Machine {
 
 impl Machine {
     /// Whether it is a machine of 64 bits.
-    pub(crate) fn is_64(self) -> bool {
+    pub fn is_64(self) -> bool {
         self != Machine::I386
     }
 
@@ -30,7 +30,7 @@ impl Machine {
 }
 
 /// The bytes of a library with this SONAME.
-pub(crate) fn library(soname: &str, machine: Machine) -> Result<Vec<u8>, String> {
+pub fn library(soname: &str, machine: Machine) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     write(&mut bytes, soname, machine).map_err(|e| format!("a stub of {soname}: {e}"))?;
     Ok(bytes)

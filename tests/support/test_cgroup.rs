@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A cgroup that is removed when its processes have ended.
-pub(crate) struct TestCgroup(pub(crate) PathBuf);
+pub struct TestCgroup(pub PathBuf);
 
 impl TestCgroup {
     /// # Errors
     /// Returns why this machine has none for tests.
-    pub(crate) fn new(name: &str) -> Result<Self, String> {
+    pub fn new(name: &str) -> Result<Self, String> {
         let version_1 = Path::new("/sys/fs/cgroup/pids");
         let top = if version_1.is_dir() {
             version_1
@@ -25,7 +25,7 @@ impl TestCgroup {
     /// # Errors
     /// Returns why this machine has none for tests.
     #[allow(dead_code, reason = "other tests use the rest")]
-    pub(crate) fn version_2(name: &str) -> Result<Self, String> {
+    pub fn version_2(name: &str) -> Result<Self, String> {
         let places = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
         let top = places.into_iter().find(|top| top.join("cgroup.procs").exists());
         Self::below(top.ok_or("no cgroups of version 2 are mounted")?, name)
@@ -38,7 +38,7 @@ impl TestCgroup {
     }
 
     /// Moves a process into it.
-    pub(crate) fn add(&self, pid: u32) {
+    pub fn add(&self, pid: u32) {
         fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
     }
 }

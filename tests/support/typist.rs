@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 /// Runs `line` by sh in a terminal of its own, and writes what it shows to the file `shown`. What is written to its
 /// standard input is typed there.
-pub(crate) fn in_terminal(line: &str, shown: &Path) -> Command {
+pub fn in_terminal(line: &str, shown: &Path) -> Command {
     let mut command = Command::new("script");
     command.args(["--quiet", "--flush", "--return", "--command", line]);
     command.arg(shown).env("SHELL", "/bin/sh");
@@ -15,7 +15,7 @@ pub(crate) fn in_terminal(line: &str, shown: &Path) -> Command {
 
 /// Lines of a shell that type `line` into each terminal that they find, and write which those are to the file `found`,
 /// in brackets.
-pub(crate) fn types(line: &str, found: &Path) -> String {
+pub fn types(line: &str, found: &Path) -> String {
     TYPES.replace("$FOUND", found.to_str().unwrap()).replace("$LINE", line)
 }
 

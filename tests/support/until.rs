@@ -7,7 +7,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 /// Waits until `is_so`, and panics with `what` if it does not become so.
 #[track_caller]
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
@@ -16,7 +16,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// The seconds that a program says it waited for a share. On a busy machine, this may be more than what it was given.
-pub(crate) fn seconds_waited(line: &str) -> Option<u64> {
+pub fn seconds_waited(line: &str) -> Option<u64> {
     let (_, rest) = line.split_once("; waited ")?;
     rest.split_once(" s for it")?.0.parse().ok()
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The program. It is built if `TRANCHE_VERIFY` does not name it.
-pub(crate) fn path() -> &'static Path {
+pub fn path() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| match std::env::var_os("TRANCHE_VERIFY") {
         Some(path) => path.into(),
@@ -14,7 +14,7 @@ pub(crate) fn path() -> &'static Path {
 }
 
 fn build() -> PathBuf {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let top = crate::top();
     let target = top.join("target/verify");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

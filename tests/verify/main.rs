@@ -9,10 +9,8 @@
     reason = "a test fails by a panic, and prints what it does"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-#[path = "../support/verify_program.rs"]
-mod verify_program;
+pub(crate) use tranche_test_support as support;
+pub(crate) use tranche_test_support::verify_program;
 
 mod container;
 mod program;
