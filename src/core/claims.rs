@@ -425,8 +425,8 @@ impl LockedClaims<'_> {
     ///
     /// # Errors
     /// As [`Locked::keep`].
-    pub fn keep(&self) -> LedgerResult<Vec<Error>> {
-        self.locked.keep()
+    pub fn keep(&self, needed: impl Fn(&GpuUuid) -> bool) -> LedgerResult<Vec<Error>> {
+        self.locked.keep(needed)
     }
 
     /// Gives up what is reserved for `pod` under these ids of devices, as [`Book::give_up`] does, and what is kept of
@@ -448,7 +448,8 @@ impl LockedClaims<'_> {
             book.give_up(&names, &self.claims.machine);
         }
         self.locked.replace(&old, &new)?;
-        self.keep()
+        let is_changed = |gpu: &GpuUuid| old.iter().zip(&new).any(|(old, new)| old.gpu == *gpu && old != new);
+        self.keep(is_changed)
     }
 
     /// The claims that are locked.

@@ -3,6 +3,7 @@
 //! reads.
 
 use crate::scene::{ANN, GPU_0, GPU_1, Scene, Sleeper};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -228,7 +229,7 @@ fn a_reservation_outlives_a_reboot_and_ends_when_it_is_given_up() {
     give_up(&scene, "web-0", &[id(4)]);
     // The last change before the boot is one that adds something.
     reserve(&scene, "web-1", &[id(6)]).unwrap();
-    scene.stop(nix::sys::signal::Signal::SIGTERM);
+    scene.stop(Signal::SIGTERM);
     // A reboot: of the state directory, only what is kept elsewhere is still there.
     fs::remove_dir_all(scene.at("state/ledger")).unwrap();
     fs::remove_file(scene.at("state/broker.sock")).ok();
@@ -326,4 +327,37 @@ fn a_pod_and_podman_contend_200_times_and_one_of_them_has_the_share() {
         won.iter().all(|times| *times > 0),
         "{won:?}: one of them never came first"
     );
+}
+
+/// What was refused is not held, what is answered with ok outlives a boot, and asking again makes the promise again.
+#[test]
+fn a_reservation_that_cannot_be_kept_is_refused_and_not_held() {
+    let Some(mut scene) = Scene::new("kubernetes::a_reservation_that_cannot_be_kept_is_refused_and_not_held") else {
+        return;
+    };
+    let of_gpu_1 = format!("{GPU_1}.0");
+    reserve(&scene, "web-0", &[id(0)]).unwrap();
+    let places = scene.let_nothing_be_kept();
+    // Twice, as the plugin asks again after ten seconds.
+    for _ in 0..2 {
+        let refused = reserve(&scene, "web-1", &[id(1)]).unwrap_err();
+        assert!(refused.contains("cannot be replaced"), "{refused}");
+        assert_eq!(who(&scene, &id(1)), None);
+        // Nor is what the pod had before promised anew.
+        reserve(&scene, "web-0", &[id(0)]).unwrap_err();
+        assert_eq!(who(&scene, &id(0)).as_deref(), Some("pod shop/web-0"));
+    }
+    // Another GPU is not concerned.
+    reserve(&scene, "web-2", std::slice::from_ref(&of_gpu_1)).unwrap();
+    for place in places {
+        fs::remove_dir_all(place).unwrap();
+    }
+    reserve(&scene, "web-0", &[id(0)]).unwrap();
+    reserve(&scene, "web-1", &[id(1)]).unwrap();
+    scene.stop(Signal::SIGTERM);
+    fs::remove_dir_all(scene.at("state/ledger")).unwrap();
+    scene.start();
+    for (share, name) in [(id(0), "web-0"), (id(1), "web-1"), (of_gpu_1, "web-2")] {
+        assert_eq!(who(&scene, &share), Some(format!("pod shop/{name}")), "{share}");
+    }
 }

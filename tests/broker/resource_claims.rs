@@ -347,3 +347,28 @@ fn a_share_of_the_policy_is_a_device_where_amounts_are_not_known() {
     let refused = prepare(&scene, B, json!([{"device": third.device}])).unwrap_err();
     assert!(refused.contains("resource claim lab/train holds share 3"), "{refused}");
 }
+
+/// What was refused is not held and leaves no specification; asked again with room, it is made and outlives a boot.
+#[test]
+fn a_claim_that_cannot_be_kept_is_refused_and_not_held() {
+    let Some(mut scene) = scene("resource_claims::a_claim_that_cannot_be_kept_is_refused_and_not_held") else {
+        return;
+    };
+    prepare(&scene, A, turns("one", 2)).unwrap();
+    let places = scene.let_nothing_be_kept();
+    for _ in 0..2 {
+        let refused = prepare(&scene, B, turns("two", 3)).unwrap_err();
+        assert!(refused.contains("cannot be replaced"), "{refused}");
+        assert_eq!(scene.claims().len(), 1, "A's");
+        assert_eq!(scene.specs().len(), 1);
+    }
+    for place in places {
+        fs::remove_dir_all(place).unwrap();
+    }
+    prepare(&scene, B, turns("two", 3)).unwrap();
+    scene.stop(nix::sys::signal::Signal::SIGTERM);
+    fs::remove_dir_all(scene.at("state/ledger")).unwrap();
+    scene.start();
+    devices(&scene);
+    assert_eq!(scene.claims().len(), 2, "both");
+}

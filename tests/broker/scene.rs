@@ -229,6 +229,24 @@ impl Scene {
         names
     }
 
+    /// Puts directories in the place of what is kept of GPU 0 over a boot, so that nothing of it can be written. There is
+    /// room again when they are removed.
+    pub(crate) fn let_nothing_be_kept(&self) -> [PathBuf; 2] {
+        let kept = self.at("state/kept/ledger");
+        let name = fs::read_dir(self.at("state/ledger"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .find(|name| name.contains(GPU_0))
+            .unwrap();
+        let places = [kept.join(&name), kept.join(format!("{name}.damaged"))];
+        for place in &places {
+            let _ = fs::remove_file(place);
+            fs::create_dir_all(place.join("x")).unwrap();
+        }
+        fs::set_permissions(kept, PermissionsExt::from_mode(0o700)).unwrap();
+        places
+    }
+
     /// Runs `tranche` with the scene's directories as `uid`.
     pub(crate) fn tranche(&self, uid: u32, arguments: &[&str]) -> Output {
         let mut command = Command::new("setpriv");

@@ -17,7 +17,7 @@ use super::commands::Commands;
 use crate::facts::Facts;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tranche_core::claims::{Claims, LockedClaims};
+use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{Books, Claim, ClaimState, HeldPart, Holder, PodName};
 use tranche_core::types::{DeviceKey, GpuUuid, ShareName};
@@ -158,8 +158,13 @@ pub(super) fn reserve(commands: &Commands<'_>, pod: &PodName, ids: &[String]) ->
     if !reservations.is_empty() {
         let reserved = facts.plan.reserve_all(&locked, &reservations, &Unoffered);
         reserved.map_err(|error| explain(pod, error, list))?;
-        keep(&locked)?;
     }
+    // Also what the pod had already: a request that is repeated makes its promise again.
+    let is_asked = |gpu: &GpuUuid| {
+        let mut devices = known.iter().filter(|(_, offer)| ids.iter().any(|id| offer.has(id)));
+        devices.any(|(key, _)| key.gpu() == gpu)
+    };
+    warn(&locked.keep(is_asked)?);
     Ok(json!({}))
 }
 
@@ -200,16 +205,11 @@ fn check(pod: &PodName) -> Result<()> {
     }
 }
 
-fn keep(locked: &LockedClaims<'_>) -> Result<()> {
-    warn(&locked.keep()?);
-    Ok(())
-}
-
-/// Reservations of an earlier boot that could not be read.
-fn warn(damaged: &[Error]) {
-    for error in damaged {
+/// Reservations of other GPUs that could not be read or kept. The kubelet's plugin names the pods again.
+fn warn(wrong: &[Error]) {
+    for error in wrong {
         tracing::warn!(
-            "reservations of pods were lost, and are made again when the kubelet names the pods: {}",
+            "reservations of pods over a reboot: {}",
             tranche_core::error::line(error)
         );
     }

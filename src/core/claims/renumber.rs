@@ -52,7 +52,7 @@ impl LockedClaims<'_> {
             }
         }
         self.ledger().replace(&old, &new)?;
-        self.keep()
+        self.keep(|gpu| claims.iter().any(|moved| moved.to.gpu() == gpu))
     }
 }
 

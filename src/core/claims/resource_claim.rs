@@ -80,7 +80,8 @@ impl LockedClaims<'_> {
             }
         }
         self.ledger().replace(&old, &new)?;
-        self.keep()
+        // Also what it had already: a request that is repeated makes its promise again.
+        self.keep(is_needed)
     }
 
     /// Gives up what is reserved for the resource claim with this UID. What its containers still use ends with them.

@@ -156,19 +156,26 @@ impl LedgerDirectory {
     /// What has the name `new` already is removed and not opened: a process that was killed left it, or it is a link, a
     /// FIFO or a file with a second name that another program put there.
     pub(super) fn replace(&self, name: &str, new: &str, text: &str) -> Result<()> {
-        File::from(self.create_anew(new)?)
+        let written = File::from(self.create_anew(new)?)
             .write_all(text.as_bytes())
-            .about(self.path(new).display(), "cannot be written")?;
-        self.rename(new, name)
+            .about(self.path(new).display(), "cannot be written");
+        self.finish(new, name, written)
+    }
+
+    /// Gives the file `new` its name if it was written. Otherwise no half of it is left.
+    fn finish(&self, new: &str, name: &str, written: Result<()>) -> Result<()> {
+        written.and_then(|()| self.rename(new, name)).inspect_err(|_| {
+            // A disk that takes nothing may not let it go either, and the first error is the reason.
+            let _ = self.remove(new);
+        })
     }
 
     /// As [`LedgerDirectory::replace`], and waits until it is on the disk: a loss of power leaves the old text or the
-    /// new one.
+    /// new one. Where it fails, no half of a file is left.
     pub(super) fn replace_on_disk(&self, name: &str, new: &str, text: &str) -> Result<()> {
         let mut file = File::from(self.create_anew(new)?);
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        written.about(self.path(new).display(), "cannot be written")?;
-        self.rename(new, name)?;
+        self.finish(new, name, written.about(self.path(new).display(), "cannot be written"))?;
         let synced = File::from(self.again()?).sync_all();
         synced.about(self.path.display(), "cannot be written to the disk")
     }

@@ -80,12 +80,12 @@ impl Ledger {
 }
 
 impl Locked<'_> {
-    /// Keeps the reservations of pods over a reboot, as they are in the ledger now. Returns the files that were
-    /// damaged, which are set aside.
+    /// Keeps the reservations of pods over a reboot, as they are in the ledger now. Returns what was wrong with files of
+    /// other GPUs than those that are `needed`: damaged ones, which are set aside, and those that cannot be written.
     ///
     /// # Errors
-    /// Returns an error if the ledger cannot be read or the reservations cannot be written.
-    pub fn keep(&self) -> LedgerResult<Vec<Error>> {
+    /// Returns an error if the ledger cannot be read, or what is kept of a GPU that is `needed` cannot be written.
+    pub fn keep(&self, needed: impl Fn(&GpuUuid) -> bool) -> LedgerResult<Vec<Error>> {
         let ledger = self.ledger();
         let Books { books, .. } = ledger.books()?;
         let reserved: Vec<Book> = books.iter().map(reservations).filter(|book| !book.is_empty()).collect();
@@ -100,19 +100,71 @@ impl Locked<'_> {
         let Books {
             books: old, damaged, ..
         } = kept.books()?;
-        for gpu in damaged.iter().filter_map(|damaged| damaged.gpu.as_ref()) {
-            kept.set_aside(gpu)?;
-        }
-        for book in &reserved {
-            if !old.contains(book) {
-                kept.write_to_disk(book)?;
+        let (mut wrong, mut all_damaged): (Vec<Error>, Vec<Error>) = Default::default();
+        let mut note = |gpu: &GpuUuid, written: LedgerResult<()>| match written {
+            Err(error) if needed(gpu) => Err(error),
+            Err(error) => {
+                wrong.push(error.into());
+                Ok(())
             }
+            Ok(()) => Ok(()),
+        };
+        for damaged in damaged {
+            if let Some(gpu) = &damaged.gpu {
+                note(gpu, kept.set_aside(gpu).map_err(Into::into))?;
+            }
+            all_damaged.push(damaged.error);
+        }
+        for book in reserved.iter().filter(|book| !old.contains(book)) {
+            note(&book.gpu, kept.write_to_disk(book).map_err(Into::into))?;
         }
         let is_over = |old: &&Book| reserved.iter().all(|book| book.gpu != old.gpu);
         for gone in old.iter().filter(is_over) {
-            kept.write(&Book::new(gone.gpu.clone()))?;
+            note(&gone.gpu, kept.write(&Book::new(gone.gpu.clone())))?;
         }
-        Ok(damaged.into_iter().map(|damaged| damaged.error).collect())
+        wrong.append(&mut all_damaged);
+        Ok(wrong)
+    }
+
+    /// Keeps the reservations that the books `new` have and `old` have not, before the ledger has them: one that cannot
+    /// be kept is not made. Returns the books as they were of those GPUs, for [`Locked::keep_again`].
+    ///
+    /// # Errors
+    /// Returns an error if one cannot be written. What was kept before is kept then.
+    pub(super) fn keep_first<'b>(&self, old: &'b [Book], new: &[Book]) -> LedgerResult<Vec<&'b Book>> {
+        let mut written = Vec::new();
+        let mut kept = None;
+        for (old, new) in old.iter().zip(new) {
+            let (before, after) = (reservations(old), reservations(new));
+            if after.claims.iter().all(|claim| before.claims.contains(claim)) {
+                continue;
+            }
+            if kept.is_none() {
+                kept = self.ledger().kept(Missing::Make)?;
+            }
+            let Some(kept) = &kept else { continue };
+            if let Err(error) = kept.write_to_disk(&after) {
+                self.keep_again(&written);
+                return Err(error.into());
+            }
+            written.push(old);
+        }
+        Ok(written)
+    }
+
+    /// Keeps again what `books` have, because what was kept for a change is not made. Where that fails, more is kept than
+    /// is reserved, until [`Locked::keep`] or the kubelet's plugin sees that after a reboot.
+    pub(super) fn keep_again(&self, books: &[&Book]) {
+        let Ok(Some(kept)) = self.ledger().kept(Missing::Leave) else {
+            return;
+        };
+        for book in books {
+            let before = reservations(book);
+            let _ = match before.is_empty() {
+                true => kept.write(&before),
+                false => kept.write_to_disk(&before).map_err(Into::into),
+            };
+        }
     }
 }
 

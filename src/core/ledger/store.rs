@@ -283,14 +283,16 @@ impl Locked<'_> {
     }
 
     /// Writes those of the books `new` that differ from `old`, which are the books of the same GPUs as they are on
-    /// disk: all of them, or none.
+    /// disk: all of them, or none. What of it is to outlive a reboot is kept before.
     ///
     /// # Errors
-    /// Returns an error if one cannot be written, and if what was written before cannot be undone.
+    /// Returns an error if one cannot be written or kept, and if what was written before cannot be undone.
     pub fn replace(&self, old: &[Book], new: &[Book]) -> LedgerResult<()> {
+        let kept = self.keep_first(old, new)?;
         let mut written: Vec<&Book> = Vec::new();
         for (old, new) in old.iter().zip(new).filter(|(old, new)| old != new) {
             if let Err(error) = self.ledger.write(new) {
+                self.keep_again(&kept);
                 written.into_iter().try_for_each(|book| self.ledger.write(book))?;
                 return Err(error);
             }

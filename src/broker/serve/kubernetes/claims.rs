@@ -237,9 +237,9 @@ fn check(claim: &KubernetesObject, devices: &[AllocatedDevice]) -> Result<()> {
     }
 }
 
-/// Reservations of an earlier boot that could not be read.
-fn warn(damaged: &[Error]) {
-    for error in damaged {
-        tracing::warn!("reservations of Kubernetes were lost: {}", line(error));
+/// Reservations of other GPUs that could not be read or kept.
+fn warn(wrong: &[Error]) {
+    for error in wrong {
+        tracing::warn!("reservations of resource claims over a reboot: {}", line(error));
     }
 }

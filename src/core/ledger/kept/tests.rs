@@ -43,7 +43,7 @@ fn reserve(ledger: &Ledger, share: &str, name: &str) {
             Ok((book.take(&ask, &machine)?, Change::Made))
         })
         .unwrap();
-    assert!(locked.keep().unwrap().is_empty());
+    assert!(locked.keep(|_| true).unwrap().is_empty());
 }
 
 fn reboot(state_dir: &Path) -> Ledger {
@@ -82,7 +82,7 @@ fn a_pod_has_its_shares_again_after_a_reboot_and_nobody_else_does() {
             Ok((book.enter(&name, &user, None, &machine)?, Change::Made))
         })
         .unwrap();
-    locked.keep().unwrap();
+    locked.keep(|_| true).unwrap();
     drop(locked);
     let after = reboot(top.path());
     assert_eq!(
@@ -162,10 +162,10 @@ fn a_damaged_file_costs_its_own_gpu_alone_and_is_set_aside() {
         let after = reboot(top.path());
         assert!(held(&after).is_empty(), "{damaged}");
         let locked = after.lock().unwrap();
-        let problems = locked.keep().unwrap();
+        let problems = locked.keep(|_| true).unwrap();
         assert_eq!(problems.len(), 1, "{damaged}");
         assert!(!file.exists() && kept.join("GPU-11111111.claims.damaged").exists());
-        assert!(locked.keep().unwrap().is_empty(), "it is said once");
+        assert!(locked.keep(|_| true).unwrap().is_empty(), "it is said once");
     }
 }
 
@@ -182,4 +182,101 @@ fn what_somebody_took_first_stays_with_them() {
     fs::rename(&away, &kept).unwrap();
     fs::remove_file(top.path().join("ledger").join(READ)).unwrap();
     assert_eq!(held(&after), ["claim train share a"]);
+}
+
+/// The reservation of `share` of `gpu` for a pod, in the books as they are.
+fn reserving(ledger: &Ledger, gpu: &str, share: &str) -> LedgerResult<()> {
+    let machine = Machine::here().unwrap();
+    let locked = ledger.lock().unwrap();
+    let mut old = ledger.books().unwrap().books;
+    let ask = Ask {
+        device: gpu.parse().unwrap(),
+        ..ask(share, Some(pod("web-0").claim_on(&format!("{gpu}.{share}"))))
+    };
+    if old.iter().all(|book| book.gpu != *ask.device.gpu()) {
+        old.push(locked.empty_book(ask.device.gpu()));
+    }
+    let mut new = old.clone();
+    let book = new.iter_mut().find(|book| book.gpu == *ask.device.gpu()).unwrap();
+    book.take(&ask, &machine).unwrap();
+    locked.replace(&old, &new)
+}
+
+/// In the place of the file of `gpu`, so that it cannot be written.
+fn in_the_place_of(top: &Path, gpu: &str) -> PathBuf {
+    let place = top.join("kept/ledger").join(Ledger::name_of(&gpu.parse().unwrap()));
+    let _ = fs::remove_file(&place);
+    let aside = PathBuf::from(format!("{}{ASIDE}", place.display()));
+    for directory in [&place, &aside] {
+        fs::create_dir_all(directory.join("x")).unwrap();
+    }
+    place
+}
+
+/// A pod that was refused has nothing, and nobody loses at the next boot what was promised.
+#[test]
+fn what_cannot_be_kept_is_not_reserved() {
+    let top = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(top.path()).unwrap();
+    reserving(&ledger, GPU, "a").unwrap();
+    let place = in_the_place_of(top.path(), GPU);
+    let refused = reserving(&ledger, GPU, "b").unwrap_err();
+    assert!(refused.to_string().contains("cannot be replaced"), "{refused}");
+    assert_eq!(ledger.books().unwrap().claims().count(), 1, "b was refused");
+    // No half of a file is left either.
+    let left: Vec<_> = fs::read_dir(top.path().join("kept/ledger")).unwrap().collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    // With room again, it is made and kept, with what was there before.
+    fs::remove_dir_all(place).unwrap();
+    reserving(&ledger, GPU, "b").unwrap();
+    assert_eq!(held(&reboot(top.path())).len(), 2);
+}
+
+/// What cannot be written into the ledger is not kept either.
+#[test]
+fn what_is_not_reserved_is_not_kept() {
+    let top = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(top.path()).unwrap();
+    reserving(&ledger, GPU, "a").unwrap();
+    let book = top.path().join("ledger").join(Ledger::name_of(&GPU.parse().unwrap()));
+    let text = fs::read(&book).unwrap();
+    let kept = top
+        .path()
+        .join("kept/ledger")
+        .join(Ledger::name_of(&GPU.parse().unwrap()));
+    let before = fs::read(&kept).unwrap();
+    let other = "GPU-22222222";
+    let locked = top.path().join("ledger").join(Ledger::name_of(&other.parse().unwrap()));
+    fs::create_dir_all(locked.join("x")).unwrap();
+    let machine = Machine::here().unwrap();
+    let lock = ledger.lock().unwrap();
+    let old = vec![lock.empty_book(&other.parse().unwrap())];
+    let mut new = old.clone();
+    let ask = Ask {
+        device: other.parse().unwrap(),
+        ..ask("a", Some(pod("web-1").claim_on("x")))
+    };
+    new[0].take(&ask, &machine).unwrap();
+    lock.replace(&old, &new).unwrap_err();
+    assert_eq!((fs::read(&book).unwrap(), fs::read(&kept).unwrap()), (text, before));
+    assert!(!kept.with_file_name(Ledger::name_of(&other.parse().unwrap())).exists());
+}
+
+/// A GPU whose file cannot be written refuses what is asked of that GPU alone.
+#[test]
+fn a_file_that_cannot_be_written_refuses_its_own_gpu_alone() {
+    let top = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(top.path()).unwrap();
+    reserving(&ledger, GPU, "a").unwrap();
+    let kept = top
+        .path()
+        .join("kept/ledger")
+        .join(Ledger::name_of(&GPU.parse().unwrap()));
+    fs::remove_file(&kept).unwrap();
+    in_the_place_of(top.path(), GPU);
+    reserving(&ledger, "GPU-22222222", "a").unwrap();
+    let locked = ledger.lock().unwrap();
+    let wrong = locked.keep(|gpu| gpu.to_string() == "GPU-22222222").unwrap();
+    assert!(!wrong.is_empty(), "{wrong:?}");
+    locked.keep(|gpu| gpu.to_string() == GPU).unwrap_err();
 }
