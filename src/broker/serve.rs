@@ -50,6 +50,7 @@ use std::time::{Duration, Instant};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Result, line};
 use tranche_state::accounts::{AccountSources, Accounts};
+use tranche_state::out_of_service;
 use tranche_state::planning::PolicyOptions;
 
 /// How a broker serves.
@@ -86,6 +87,9 @@ pub fn serve(
     drop(Claims::open(&options.state_dir)?);
     // What an earlier broker left frozen was being ended, and is ended later.
     if let Err(error) = hold::thaw_left(&options.state_dir) {
+        tracing::warn!("{}", line(&error));
+    }
+    if let Err(error) = out_of_service::add_checksum(&options.state_dir) {
         tracing::warn!("{}", line(&error));
     }
     // A byte wakes the thread that watches; when writing ends, the thread ends.

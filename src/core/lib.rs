@@ -15,6 +15,7 @@
 //! | [`driver_rights`] | what a process gives up before it loads a library of NVIDIA |
 //! | [`elf`] | what a shared library says about itself |
 //! | [`root`] | every path that is followed on behalf of an image goes through it; directories of tranche's own |
+//! | [`sealed`] | JSON in files, with a checksum |
 //! | [`ledger`] | the records of who holds which share |
 //! | [`notify`] | messages to a service manager |
 //! | [`execute`] | the one place that executes another program |
@@ -48,6 +49,7 @@ pub mod oci;
 pub mod own_programs;
 pub mod personality;
 pub mod root;
+pub mod sealed;
 pub mod sys;
 pub mod text;
 pub mod types;

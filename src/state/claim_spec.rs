@@ -107,7 +107,7 @@ pub fn claim_at(path: &Path, state_dir: &Path) -> Result<String, Error> {
 pub struct Swept {
     /// Specifications that were removed.
     pub removed: Vec<PathBuf>,
-    /// Specifications that may be another's, and temporary files that cannot be removed.
+    /// Specifications that may be another's, and files that cannot be removed.
     pub left: Vec<Error>,
 }
 
@@ -117,7 +117,7 @@ pub struct Swept {
 /// The file of a claim that exists stays, whatever is in it, so it is not read: the time does not grow with the claims.
 ///
 /// # Errors
-/// Returns an error if `dir` cannot be listed or a file cannot be removed.
+/// Returns an error if `dir` cannot be listed.
 pub fn sweep(dir: &Path, claims: &[&Claim], state_dir: &Path) -> Result<Swept> {
     let mut swept = Swept::default();
     let named = claims.iter().filter_map(|claim| Some((claim.name.as_deref()?, *claim)));
@@ -127,14 +127,15 @@ pub fn sweep(dir: &Path, claims: &[&Claim], state_dir: &Path) -> Result<Swept> {
             continue;
         }
         match claim_at(&path, state_dir) {
-            Ok(_) => {
-                remove(&path)?;
-                swept.removed.push(path);
-            }
+            // One file that cannot be removed is nothing that keeps others from their claims.
+            Ok(_) => match remove(&path) {
+                Ok(()) => swept.removed.push(path),
+                Err(error) => swept.left.push(error),
+            },
             Err(error) => swept.left.push(error),
         }
     }
-    replace::remove_abandoned(dir)?;
+    swept.left.extend(replace::remove_abandoned(dir).err());
     Ok(swept)
 }
 

@@ -11,6 +11,7 @@ use crate::replace;
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{Ledger, OutOfService, Outage, PROHIBITED_FILE, WhyOut, outages_text};
+use tranche_core::sealed;
 use tranche_core::types::{DeviceKey, DeviceSelector};
 use tranche_plan::inventory::{ComputeMode, Inventory};
 
@@ -179,6 +180,21 @@ pub fn record_prohibited(inventory: &Inventory, state_dir: &Path) -> Result<()> 
         false if now == before => Ok(()),
         false => replace::write(&path, &text(now, &path)?),
     }
+}
+
+/// Gives the file of an earlier version a checksum. The broker does it once, when it starts.
+///
+/// # Errors
+/// Returns an error if the file is damaged or cannot be written.
+pub fn add_checksum(state_dir: &Path) -> Result<()> {
+    let path = OutOfService::drained_file(state_dir);
+    let is_without = |text: String| !sealed::is_sealed(&text);
+    if !std::fs::read_to_string(&path).is_ok_and(is_without) {
+        return Ok(());
+    }
+    let ledger = Ledger::open(state_dir)?;
+    let _locked = ledger.lock()?;
+    write(state_dir, readable(state_dir)?.drained)
 }
 
 /// The GPUs whose compute mode is PROHIBITED, or was when it was known last.

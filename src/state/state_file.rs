@@ -1,4 +1,4 @@
-//! The files in which the broker keeps what it has to know: JSON with the version of its form.
+//! The files in which the broker keeps what it has to know: JSON with the version of its form and a checksum.
 
 use crate::replace::{self, FileOptions};
 use serde::Serialize;
@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
+use tranche_core::sealed;
 
 /// The form of one of the files.
 pub struct FileForm {
@@ -28,7 +29,9 @@ impl FileForm {
             read => read.about(path.display(), "cannot be read")?,
         };
         let unusable = |what: &str| Error::failed(path.display(), what).hint(self.hint);
-        let content: T = serde_json::from_slice(&bytes).map_err(|e| unusable(self.invalid).from_source(e))?;
+        let text = std::str::from_utf8(&bytes).map_err(|e| unusable(self.invalid).from_source(e))?;
+        let text = sealed::open(text).ok_or_else(|| unusable("its checksum is of another content"))?;
+        let content: T = serde_json::from_str(&text).map_err(|e| unusable(self.invalid).from_source(e))?;
         match version(&content) == self.version {
             true => Ok(Some(content)),
             false => Err(unusable("was written by another version of tranche")),
@@ -68,5 +71,6 @@ pub fn remove(path: &Path) -> Result<()> {
 }
 
 fn text(path: &Path, content: &impl Serialize) -> Result<String> {
-    serde_json::to_string(content).about(path.display(), "cannot be written")
+    let text = serde_json::to_string(content).about(path.display(), "cannot be written")?;
+    Ok(sealed::seal(&text).into_owned())
 }

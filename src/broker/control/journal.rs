@@ -12,6 +12,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::root::{HostDirectory, Missing, Permissions};
+use tranche_core::sealed;
 
 /// The name of the directory in the state directory.
 const NAME: &str = "control";
@@ -114,8 +115,11 @@ impl Journals {
                         DEFAULT with nvidia-smi, then remove the file";
             Error::failed(path.display(), what).hint(hint)
         };
-        let journal: Journal =
-            serde_json::from_slice(&bytes).map_err(|e| unreadable("is not a valid journal").from_source(e))?;
+        let invalid = || unreadable("is not a valid journal");
+        let text = std::str::from_utf8(&bytes).map_err(|e| invalid().from_source(e))?;
+        let text = sealed::open(text)
+            .ok_or_else(|| unreadable("is not a valid journal: its checksum is of another content"))?;
+        let journal: Journal = serde_json::from_str(&text).map_err(|e| invalid().from_source(e))?;
         match journal.version {
             VERSION => Ok(Some(journal)),
             _ => Err(unreadable("was written by another version of tranche")),
@@ -137,10 +141,12 @@ impl Journals {
             target: target.clone(),
             changes: changes.clone(),
         };
-        let text = serde_json::to_vec(&journal).about(&name, "cannot be written")?;
-        let written = self
-            .directory
-            .replace(name.as_ref(), &text, Permissions::new_file(0o600));
+        let text = serde_json::to_string(&journal).about(&name, "cannot be written")?;
+        let written = self.directory.replace(
+            name.as_ref(),
+            sealed::seal(&text).as_bytes(),
+            Permissions::new_file(0o600),
+        );
         written.about(self.path(&instance).display(), "cannot be written")
     }
 

@@ -240,6 +240,9 @@ fn release(commands: &Commands<'_>, claims: &Claims, meant: &Claim) -> Result<bo
         return Ok(false);
     };
     locked.release_by_hand(&[claim], false)?;
-    claim_spec::remove_of(claim, commands.state_dir())?;
+    if let Err(error) = claim_spec::remove_of(claim, commands.state_dir()) {
+        // `gc` removes it, and no container can use it.
+        tracing::warn!("{}: its specification: {}", claim.who(), line(&error));
+    }
     Ok(true)
 }

@@ -9,6 +9,7 @@ use super::utc;
 use crate::bounded;
 use crate::error::{Context, Error, Result, line};
 use crate::root::{Missing, is_in_user_namespace};
+use crate::sealed;
 use crate::types::DeviceKey;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -155,7 +156,7 @@ impl OutOfService {
 /// Returns an error if they cannot be written as JSON.
 pub fn outages_text(devices: Vec<Outage>) -> serde_json::Result<String> {
     let version = VERSION;
-    serde_json::to_string(&File { version, devices }).map(|text| text + "\n")
+    serde_json::to_string(&File { version, devices }).map(|text| format!("{}\n", sealed::seal(&text)))
 }
 
 fn read(dir: &Path, name: &str) -> Result<Vec<Outage>> {
@@ -181,7 +182,9 @@ fn read(dir: &Path, name: &str) -> Result<Vec<Outage>> {
     if bytes.is_empty() {
         return Err(damaged("is empty"));
     }
-    let file: File = serde_json::from_slice(&bytes).map_err(|error| damaged("is damaged").from_source(error))?;
+    let content = std::str::from_utf8(&bytes).map_err(|error| damaged("is damaged").from_source(error))?;
+    let content = sealed::open(content).ok_or_else(|| damaged("is damaged: its checksum is of another content"))?;
+    let file: File = serde_json::from_str(&content).map_err(|error| damaged("is damaged").from_source(error))?;
     match file.version {
         VERSION => Ok(file.devices),
         _ => Err(damaged("was written by a newer tranche")),
@@ -250,7 +253,15 @@ mod tests {
             let said = read().why(&other).unwrap().to_string();
             assert!(said.contains(why) && said.contains("out-of-service.json"), "{said}");
         }
-        // A later version may add fields.
+        // Whatever bit changes, no device comes back into service by it.
+        let text = outages_text(vec![outage("GPU-8188460b", 10)]).unwrap();
+        for bit in 0..text.len() * 8 {
+            let mut bytes = text.clone().into_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&file, &bytes).unwrap();
+            assert!(read().why(&gpu).is_some(), "bit {bit}");
+        }
+        // A later version may add fields, and an earlier one has no checksum.
         let later = r#"{"version":1,"devices":[{"device":"GPU-8188460b","from":1,"by":"ann"}],"more":1}"#;
         std::fs::write(&file, later).unwrap();
         assert_eq!(read().drained[0].reason, None);

@@ -9,6 +9,7 @@ use super::book::Book;
 use super::claim::{Cgroup, Claim, ClaimState, InitProcess};
 use super::holder::Holder;
 use super::raw::{Unread, UnreadClaim};
+use crate::sealed::checksum;
 use crate::types::{DeviceKey, GpuUuid, HeldPart, HeldShare, Promise, decimal};
 use memchr::{memchr, memchr_iter, memchr3, memmem};
 use std::borrow::Cow;
@@ -58,13 +59,6 @@ const JOINED: char = '+';
 
 /// What the last line begins with.
 const END: &str = "end ";
-
-/// FNV-1a with 64 bits, as 16 hexadecimal digits. Each step is a bijection of the state, so that any change of one byte
-/// gives another sum.
-fn checksum(text: &str) -> String {
-    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
-    format!("{:016x}", text.as_bytes().iter().fold(0xCBF2_9CE4_8422_2325, step))
-}
 
 /// Finds the lines of claims that `holder` has; `None` for a person, who has no id. It finds a field with the id of the
 /// container, pod or resource claim, whatever the meaning of the field.

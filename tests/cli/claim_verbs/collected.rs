@@ -180,3 +180,41 @@ fn a_claim_whose_specification_somebody_removed_is_reported() {
     scene.tranche(&["claim", "release", "one"]).run().ok();
     scene.collect(&[]).run().ok();
 }
+
+/// One file that cannot be removed keeps nobody from a claim, and `gc` names it.
+#[test]
+fn a_specification_that_cannot_be_removed_is_named_and_keeps_nobody_from_a_claim() {
+    let test = "a_specification_that_cannot_be_removed_is_named_and_keeps_nobody_from_a_claim";
+    let Some(scene) = Scene::new(test) else { return };
+    if !rights::can_mount(&format!("claim_verbs::collected::{test}")) {
+        return;
+    }
+    scene.create(&["--name=one", "--shares=1", "--of=0"]).run().ok();
+    let text = fs::read(scene.spec("one")).unwrap();
+    scene.tranche(&["claim", "release", "one"]).run().ok();
+    fs::write(scene.spec("one"), text).unwrap();
+    // What is mounted cannot be removed.
+    let left = scene.spec("one").display().to_string();
+    let mounted = format!("mount --bind {left} {left} && exec \"$@\"");
+    let within = [
+        "unshare",
+        "--mount",
+        "--propagation=private",
+        "sh",
+        "-c",
+        &mounted,
+        "sh",
+    ];
+    let environment = ["env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"];
+    let within = [&environment[..], &within[..]].concat();
+    scene
+        .create(&["--name=two", "--shares=1", "--of=0"])
+        .run_behind(&within)
+        .ok();
+    let said = scene.collect(&[]).run_behind(&within);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.err.contains(&format!("{left}: cannot be removed")), "{}", said.err);
+    assert_eq!(scene.claims(), ["two"]);
+    scene.collect(&[]).run().ok();
+    assert!(!scene.spec("one").exists());
+}

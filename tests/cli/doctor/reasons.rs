@@ -29,7 +29,7 @@ const CLASSES: [(&str, &str); 7] = [
 /// Where a start is refused: the hook that claims, the runtime, and what both use. Every error there counts. In other
 /// directories of the runtime (`inject`, `call`, `oci`, `root`) and of the hook, errors are about the request or the
 /// container; those of `policy` and `share` are results of doctor as a whole, and so are the warnings of `host`.
-const STARTS: [&str; 13] = [
+const STARTS: [&str; 14] = [
     "hook/claim",
     "hook/claim.rs",
     "hook/lib.rs",
@@ -40,6 +40,7 @@ const STARTS: [&str; 13] = [
     "core/ledger",
     "core/root/state.rs",
     "core/broker",
+    "protocol/lib.rs",
     "plan/reserve",
     "plan/reserve.rs",
     "plan/host_file",

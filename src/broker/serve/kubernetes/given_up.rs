@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Context, Result};
+use tranche_core::sealed;
 use tranche_protocol::since_boot;
 use tranche_state::replace;
 
@@ -32,7 +33,11 @@ impl GivenUp {
     pub(super) fn read(state_dir: &Path) -> Result<Self> {
         let path = state_dir.join(FILE);
         let times = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+            Ok(bytes) => {
+                let text = std::str::from_utf8(&bytes).ok().and_then(sealed::open);
+                let times = text.and_then(|text| serde_json::from_str(&text).ok());
+                times.unwrap_or_default()
+            }
             Err(e) if e.kind() == ErrorKind::NotFound => BTreeMap::new(),
             Err(e) => return Err(e).about(path.display(), "cannot be read"),
         };
@@ -53,7 +58,7 @@ impl GivenUp {
         self.times.retain(|_, at| now.saturating_sub(*at) < REMEMBERED);
         self.times.insert(uid.to_owned(), now);
         let text = serde_json::to_string(&self.times).about(self.path.display(), "cannot be written")?;
-        replace::write(&self.path, &text)
+        replace::write(&self.path, &sealed::seal(&text))
     }
 }
 
