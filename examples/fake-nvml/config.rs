@@ -62,6 +62,9 @@ pub(crate) struct Faults {
     /// The errors of functions on every device.
     #[serde(default)]
     pub(crate) errors: BTreeMap<String, String>,
+    /// This function does nothing: the process that started this one is killed, and this one ends.
+    #[serde(default)]
+    pub(crate) kills_parent: Option<String>,
     /// What becomes of the limit of a cgroup that is set without an error.
     #[serde(default)]
     pub(crate) cgroup_limits: CgroupLimits,

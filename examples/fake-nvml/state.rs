@@ -169,6 +169,13 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce(Call) -> Answer) -> nvm
     };
     let call = Call { name, world };
     std::thread::sleep(std::time::Duration::from_millis(world.config.faults.delay_ms));
+    if world.config.faults.kills_parent.as_deref() == Some(name) {
+        // SAFETY: neither takes anything of this process's memory.
+        unsafe {
+            libc::kill(libc::getppid(), libc::SIGKILL);
+            libc::_exit(1);
+        }
+    }
     match call.told(&world.config.faults.errors).and_then(|()| body(call)) {
         Ok(()) => nvmlReturn_enum_NVML_SUCCESS,
         Err(error) => error,

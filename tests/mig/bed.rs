@@ -100,6 +100,11 @@ impl Bed {
         }
     }
 
+    /// Whether the broker has ended by itself, or was killed by another.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.broker.as_mut().unwrap().try_wait().unwrap().is_some()
+    }
+
     /// Ends the broker by a signal.
     pub(crate) fn end(&mut self, signal: Signal) {
         let Some(mut broker) = self.broker.take() else { return };

@@ -150,3 +150,48 @@ fn what_cannot_be_made_is_refused_in_one_line() {
     refused("1g.5gb", "no GPU has room for one more");
     assert_eq!(bed.layout(0), "7g.40gb@0");
 }
+
+/// The driver refuses in the middle, and what is put back has another UUID.
+#[test]
+fn an_instance_that_could_not_be_destroyed_is_destroyed_later() {
+    let mut bed = bed();
+    let made = bed.tranche(&["claim", "create", "--name", "train", "--mig", "2g.10gb"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let recorded = |bed: &Bed| -> Value {
+        serde_json::from_slice(&fs::read(bed.at("state/mig-on-demand.json")).unwrap()).unwrap()
+    };
+    let first = recorded(&bed)["made"][0]["uuid"].clone();
+    let refuse = |bed: &mut Bed, errors: Value| bed.host.nvml(|config| config["faults"]["errors"] = errors).unwrap();
+    refuse(&mut bed, serde_json::json!({"nvmlGpuInstanceDestroy": "TIMEOUT"}));
+    assert_eq!(bed.tranche(&["claim", "release", "train"]).code, Some(0));
+    until("it was put back", || recorded(&bed)["made"][0]["uuid"] != first);
+    assert!(bed.layout(0).starts_with("2g.10gb@"), "{}", bed.layout(0));
+    refuse(&mut bed, serde_json::json!({}));
+    until("the instance is destroyed", || bed.layout(0) == "empty");
+}
+
+/// Whatever the broker has done when it is killed: the next one goes on with it.
+#[test]
+fn a_broker_that_is_killed_while_it_destroys_an_instance_leaves_none() {
+    let mut bed = bed();
+    // Between the two destructions, and before the first.
+    for call in ["nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy"] {
+        let made = bed.tranche(&["claim", "create", "--name", "train", "--mig", "2g.10gb"]);
+        assert_eq!(made.code, Some(0), "{made:?}");
+        bed.host
+            .nvml(|config| config["faults"]["kills_parent"] = call.into())
+            .unwrap();
+        assert_eq!(bed.tranche(&["claim", "release", "train"]).code, Some(0));
+        until("the broker is killed", || bed.has_ended());
+        bed.host
+            .nvml(|config| config["faults"]["kills_parent"] = Value::Null)
+            .unwrap();
+        assert!(bed.at("state/mig-change.json").exists(), "{call}");
+        bed.start();
+        until("the instance is destroyed", || bed.layout(0) == "empty");
+        until("it is forgotten", || {
+            let text = fs::read_to_string(bed.at("state/mig-on-demand.json")).unwrap();
+            text.contains("\"made\":[]")
+        });
+    }
+}

@@ -9,7 +9,7 @@ use super::saved::{SavedGpu, SavedLayouts};
 use super::services;
 use tranche_core::error::{Error, Result, line};
 use tranche_core::types::{DeviceKey, GpuUuid};
-use tranche_plan::mig::{MigGpu, Placement};
+use tranche_plan::mig::{GpuInstance, MigGpu, Placement};
 
 impl MigTools<'_> {
     /// Finishes what a killed process left: GPUs that are half changed are put back; those that have what they were to
@@ -75,8 +75,31 @@ impl MigTools<'_> {
         for had in &journal.before {
             is_other |= saved.take_numbers(&self.gpu(&had.layout.gpu)?);
         }
+        if is_other {
+            saved.write(self.state_dir)?;
+        }
+        self.follow_on_demand(journal)
+    }
+
+    /// Records the instances that were made on demand and put back: what the driver has made again has another UUID, and
+    /// would be taken for somebody's who made it by hand.
+    fn follow_on_demand(&self, journal: &MigJournal) -> Result<()> {
+        let mut all = OnDemandInstances::read(self.state_dir)?;
+        let mut is_other = false;
+        for had in &journal.before {
+            let now = self.gpu(&had.layout.gpu)?;
+            for old in &had.instances {
+                let is_there = |one: &&GpuInstance| (one.placement, one.profile) == (old.placement, old.profile);
+                let again = now.instances.iter().find(is_there);
+                let uuid = old.compute.first().and_then(|compute| compute.uuid.as_ref());
+                let Some((uuid, again)) = uuid.zip(again) else { continue };
+                if let Some(made) = OnDemandInstance::of(&now, again) {
+                    is_other |= all.follow(uuid, made);
+                }
+            }
+        }
         match is_other {
-            true => saved.write(self.state_dir),
+            true => all.write(self.state_dir),
             false => Ok(()),
         }
     }
@@ -88,18 +111,14 @@ impl MigTools<'_> {
             let Some(one) = now.instances.iter().find(|one| one.placement == placement) else {
                 continue;
             };
-            let Some((compute, uuid)) = one.compute.first().and_then(|has| Some((has.id, has.uuid.clone()?))) else {
-                tracing::warn!(
+            match OnDemandInstance::of(&now, one) {
+                Some(made) => all.add(made),
+                None => tracing::warn!(
                     "gpu {}: the driver does not say the UUID of GPU instance {}",
                     now.index,
                     one.id
-                );
-                continue;
-            };
-            all.add(OnDemandInstance {
-                device: DeviceKey::mig(now.uuid.clone(), one.id, compute),
-                uuid,
-            });
+                ),
+            }
         }
         all.write(self.state_dir)
     }

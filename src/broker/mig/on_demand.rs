@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tranche_core::error::Result;
 use tranche_core::types::{DeviceKey, MigUuid};
+use tranche_plan::mig::{GpuInstance, MigGpu};
 use tranche_state::state_file::FileForm;
 
 const FILE: &str = "mig-on-demand.json";
@@ -33,7 +34,34 @@ pub struct OnDemandInstance {
     pub uuid: MigUuid,
 }
 
+impl OnDemandInstance {
+    /// The MIG device on `instance` of `gpu`; `None` if it has none, or if the driver does not say its UUID.
+    pub(super) fn of(gpu: &MigGpu, instance: &GpuInstance) -> Option<Self> {
+        let compute = instance.compute.first()?;
+        Some(Self {
+            device: DeviceKey::mig(gpu.uuid.clone(), instance.id, compute.id),
+            uuid: compute.uuid.clone()?,
+        })
+    }
+}
+
 impl OnDemandInstances {
+    /// Forgets an instance that does not exist any more.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read or written.
+    pub fn forget(state_dir: &Path, uuid: &MigUuid) -> Result<()> {
+        let mut all = Self::read(state_dir)?;
+        all.made.retain(|one| one.uuid != *uuid);
+        all.write(state_dir)
+    }
+
+    /// Puts `made` in the place of the instance with this UUID. Returns whether there was one, and it differs.
+    pub(super) fn follow(&mut self, uuid: &MigUuid, made: OnDemandInstance) -> bool {
+        let old = self.made.iter_mut().find(|one| one.uuid == *uuid && **one != made);
+        old.map(|old| *old = made).is_some()
+    }
+
     /// Those of a node whose ledger is in `state_dir`.
     ///
     /// # Errors

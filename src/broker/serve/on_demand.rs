@@ -237,10 +237,8 @@ pub(super) fn destroy_idle(commands: &Commands<'_>) -> Result<()> {
 
 /// Destroys them. Returns whether there was one.
 pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) -> Result<bool> {
-    let mut all = OnDemandInstances::read(tools.state_dir)?;
-    let before = all.made.len();
-    let mut left = Vec::new();
-    for made in std::mem::take(&mut all.made) {
+    let mut is_less = false;
+    for made in OnDemandInstances::read(tools.state_dir)?.made {
         // Each time anew: the one before was perhaps on the same GPU.
         let (gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
         let has = |one: &GpuInstance| {
@@ -251,24 +249,21 @@ pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml
         let found = gpus
             .iter()
             .find_map(|gpu| Some((gpu, gpu.instances.iter().find(|one| has(one))?)));
-        let Some((gpu, instance)) = found else {
-            // It was destroyed by hand.
-            continue;
-        };
-        if is_used(&holders(&gpus, tools.claims)?, gpu, instance) || is_given(commands, &made.uuid) {
-            left.push(made);
-            continue;
+        if let Some((gpu, instance)) = found {
+            if is_used(&holders(&gpus, tools.claims)?, gpu, instance) || is_given(commands, &made.uuid) {
+                continue;
+            }
+            let mut target = ExactGpu::of(gpu);
+            target.instances.retain(|one| one.placement != instance.placement);
+            if let Err(error) = apply(tools, target, Record::Nothing) {
+                // It was put back, and what is recorded has followed it.
+                tracing::warn!("{}", line(&error));
+                continue;
+            }
         }
-        let mut target = ExactGpu::of(gpu);
-        target.instances.retain(|one| one.placement != instance.placement);
-        if let Err(error) = apply(tools, target, Record::Nothing) {
-            tracing::warn!("{}", line(&error));
-            left.push(made);
-        }
+        // Otherwise it was destroyed by hand.
+        OnDemandInstances::forget(tools.state_dir, &made.uuid)?;
+        is_less = true;
     }
-    all.made = left;
-    if all.made.len() < before {
-        all.write(tools.state_dir)?;
-    }
-    Ok(all.made.len() < before)
+    Ok(is_less)
 }
