@@ -130,6 +130,7 @@ fn main() {
     let top = top.unwrap();
     let state_dir = top.path().join("state");
     let options = ServeOptions {
+        refresh: Vec::new(),
         state_dir: state_dir.clone(),
         policy: PolicyOptions::of(None, None, &state_dir),
         spec_dir: top.path().join("cdi"),

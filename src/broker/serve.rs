@@ -38,6 +38,7 @@ use commands::Commands;
 use limits::{ConnectionPlace, ConnectionPlaces};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use peer::BrokerClient;
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -62,6 +63,8 @@ pub struct ServeOptions {
     pub policy: PolicyOptions,
     /// Where the specifications of users' claims are written.
     pub spec_dir: PathBuf,
+    /// The arguments of `tranche cdi refresh`, where none was made before.
+    pub refresh: Vec<OsString>,
     /// Where users and their subordinate uids are listed.
     pub accounts: AccountSources,
     /// Ends when nobody has asked for this long and nothing of the machine is changed; `None`: never.

@@ -159,7 +159,7 @@ fn inventory(host: &SharingArgs) -> Result<Inventory> {
 fn refresh_if_used(state_dir: &Path) -> CoreResult<()> {
     match HostFile::load(state_dir) {
         Err(_) => Ok(()),
-        Ok(_) => renew::specifications(state_dir).map_err(|error| {
+        Ok(_) => renew::specifications(state_dir, &[]).map_err(|error| {
             Error::failed(
                 "specifications",
                 "are not up to date: what was said above is recorded, but they were not written again",

@@ -13,10 +13,8 @@ pub use parted::run_if_called;
 use super::out;
 use super::sharing::SharingArgs;
 use anyhow::Result;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use tranche_broker::mig::MigView;
-use tranche_specs::refresh::OUTPUT_DIR;
 
 /// The verbs of `tranche mig`.
 #[derive(Debug, clap::Subcommand)]
@@ -36,9 +34,6 @@ struct ViewArgs {
     /// Print JSON; docs/mig.md describes the fields
     #[arg(long)]
     json: bool,
-    /// The directory of the specifications, which are brought up to date after a change
-    #[arg(long, value_name = "DIR", env = "TRANCHE_OUTPUT_DIR", default_value = OUTPUT_DIR, hide = true)]
-    output_dir: PathBuf,
     #[command(flatten)]
     at: SharingArgs,
 }

@@ -16,11 +16,13 @@
 
 mod enter;
 mod explain;
+mod made;
 mod renumber;
 mod resource_claim;
 mod turn;
 
 pub use explain::{explain, kind_of, until_ended};
+pub use made::{just_made_for, make_way};
 pub use renumber::MovedClaim;
 pub use resource_claim::ClaimPart;
 pub use turn::{Attempt, nobody_waits};

@@ -7,6 +7,7 @@ pub mod pipe_directories;
 pub use hook::own_hook;
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Error, Kind, Result};
 use tranche_core::ledger::{OutOfService, STATE_DIR, kept_dir};
@@ -80,6 +81,27 @@ impl Default for PlanOptions {
             state_dir: STATE_DIR.into(),
             host: HostOptions::default(),
         }
+    }
+}
+
+impl PlanOptions {
+    /// The options of a command that say the same.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        let mut add = |name: &str, value: Option<&OsStr>| {
+            if let Some(value) = value {
+                let mut argument = OsString::from(format!("--{name}="));
+                argument.push(value);
+                arguments.push(argument);
+            }
+        };
+        add("config", self.policy.file.as_deref().map(OsStr::new));
+        add("config-key", self.policy.key.as_deref().map(OsStr::new));
+        add("state-dir", Some(self.state_dir.as_os_str()));
+        add("root", self.host.roots.root.as_deref().map(OsStr::new));
+        add("inventory", self.host.inventory.as_deref().map(OsStr::new));
+        arguments.extend(self.host.choices().into_iter().map(OsString::from));
+        arguments
     }
 }
 

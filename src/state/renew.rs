@@ -1,20 +1,22 @@
 //! Specifications are written anew by `tranche cdi refresh`, for a program that has changed what they depend on.
 
+use std::ffi::OsString;
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::execute::Program;
 use tranche_core::own_programs;
 use tranche_plan::host_file::HostFile;
 
-/// Brings the specifications up to date, in the way in which they were written last.
+/// Brings the specifications up to date, in the way in which they were written last. `first` are the arguments where no
+/// refresh was made before.
 ///
 /// # Errors
 /// Returns an error if the refresh cannot be run, or what it said last.
-pub fn specifications(state_dir: &Path) -> Result<()> {
+pub fn specifications(state_dir: &Path, first: &[OsString]) -> Result<()> {
     let program = own_programs::find("tranche")?;
-    // Without an earlier refresh, the settings of this program count.
-    let first = || vec![format!("--state-dir={}", state_dir.display())];
-    let arguments = HostFile::load(state_dir).map_or_else(|_| first(), |host| host.arguments);
+    let earlier = HostFile::load(state_dir).ok();
+    let earlier = earlier.map(|host| host.arguments.into_iter().map(OsString::from).collect());
+    let arguments: Vec<OsString> = earlier.unwrap_or_else(|| first.to_vec());
     let mut refresh = Program::new(program);
     refresh.args(["cdi", "refresh"]).args(arguments);
     let settings = std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TRANCHE_"));

@@ -27,7 +27,8 @@ const SHARES: &str = r#"
 "$program" broker $place --spec-dir /run/cdi < /dev/null > "$bed/broker.log" 2>&1 &
 broker=$!
 await test -S /run/tranche/broker.sock
-step apply tranche mig apply $place --output-dir /etc/cdi --yes --layout 0:2g.10gb@0,3g.20gb@4
+step refresh tranche cdi refresh $place --output-dir /etc/cdi
+step apply tranche mig apply $place --yes --layout 0:2g.10gb@0,3g.20gb@4
 step status tranche mig status $place --json
 step turns start turns "$1" --device nvidia.com/gpu=0:0.0
 step mps start mps "$2" --device nvidia.com/gpu=0:1.0
@@ -37,7 +38,7 @@ for name in turns mps; do
 done
 step held tranche status
 # The instance belongs to them while they run.
-step in-the-way tranche mig apply $place --output-dir /etc/cdi --yes --layout 0:7g.40gb
+step in-the-way tranche mig apply $place --yes --layout 0:7g.40gb
 step after tranche mig status $place --json
 pid=$(cat /run/tranche/mps-daemon/*/nvidia-cuda-mps-control.pid 2> /dev/null)
 podman rm --all --force --time 0 > /dev/null 2>&1
@@ -52,13 +53,14 @@ const RACE: &str = r#"
 "$program" broker $place --spec-dir /run/cdi < /dev/null > "$bed/broker.log" 2>&1 &
 broker=$!
 await test -S /run/tranche/broker.sock
+step refresh tranche cdi refresh $place --output-dir /etc/cdi
 round=0
 for pause in '3 0' '0.3 0' '0.15 0' '0.05 0' '0 0' '0 0.1' '0 0.3' '0 3'; do
     round=$((round + 1))
-    step base-$round tranche mig apply $place --output-dir /etc/cdi --yes --layout 0:2g.10gb@0,3g.20gb@4
+    step base-$round tranche mig apply $place --yes --layout 0:2g.10gb@0,3g.20gb@4
     (sleep ${pause% *}; step start-$round start c$round "$1" --device nvidia.com/gpu=0:0.0) &
     starting=$!
-    (sleep ${pause#* }; step apply-$round tranche mig apply $place --output-dir /etc/cdi --yes --layout 0:7g.40gb)
+    (sleep ${pause#* }; step apply-$round tranche mig apply $place --yes --layout 0:7g.40gb)
     wait $starting
     step after-$round tranche mig status $place --json
     step caps-$round podman exec c$round /bin/ls /dev/nvidia-caps

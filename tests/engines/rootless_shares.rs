@@ -63,8 +63,8 @@ user rm --force --all --time 0 > /dev/null 2>&1
 as_user "$bed/tranche" claim release kept > /dev/null
 # A start waits, and its client is killed.
 sed 's/^sharing:/&\n  wait: 10m/' "$bed/policy.yaml" > "$bed/waiting.yaml"
-step generate-waiting tranche cdi refresh $place --config "$bed/waiting.yaml" --cdi-version 0.5 --hook-path "$oci" \
-    --output-dir /etc/cdi
+waiting=$(echo "$place" | sed 's/policy.yaml/waiting.yaml/')
+step generate-waiting tranche cdi refresh $waiting --cdi-version 0.5 --hook-path "$oci" --output-dir /etc/cdi
 step holds begin holds "$first" gpu=0.a
 client() {
     # shellcheck disable=SC2086 # options are meant to be split

@@ -195,3 +195,43 @@ fn a_broker_that_is_killed_while_it_destroys_an_instance_leaves_none() {
         });
     }
 }
+
+/// What a user asks the broker for.
+fn of_user(bed: &Bed, request: &Value) -> Result<Value, String> {
+    fs::set_permissions(bed.at(""), fs::Permissions::from_mode(0o755)).unwrap();
+    std::thread::scope(|threads| {
+        let asking = threads.spawn(|| {
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            bed.ask(request)
+        });
+        asking.join().unwrap()
+    })
+}
+
+/// Made for somebody means reserved for that one before anybody else can see it.
+#[test]
+fn what_was_made_for_somebody_is_nobody_else_s() {
+    let bed = bed();
+    let any = serde_json::json!({"command": "claim", "name": "mine", "device": "any"});
+    let made = bed
+        .ask(&serde_json::json!({"command": "mig-make", "profile": "2g.10gb"}))
+        .unwrap();
+    let device = made["device"].as_str().unwrap();
+    assert!(bed.offers("0:0"), "everybody sees it");
+    let refused = of_user(&bed, &any).unwrap_err();
+    assert!(refused.contains("another user since"), "{refused}");
+    let root = bed.tranche(&["claim", "create", "--name", "other", "--device", "any"]);
+    assert_ne!(root.code, Some(0), "{root:?}");
+    // Another one who asks for an instance gets one of its own.
+    let other = bed
+        .ask(&serde_json::json!({"command": "mig-make", "profile": "2g.10gb"}))
+        .unwrap();
+    assert_ne!(made, other);
+    let mine = bed.tranche(&["claim", "create", "--name", "mine", "--device", device]);
+    assert_eq!(mine.code, Some(0), "{mine:?}");
+    // Nobody claims the other one, which is destroyed after half a minute.
+    until("one is destroyed", || bed.layout(0).matches("2g.10gb@").count() == 1);
+    assert_eq!(bed.tranche(&["claim", "release", "mine"]).code, Some(0));
+    until("the other one too", || bed.layout(0) == "empty");
+}

@@ -6,6 +6,7 @@ use super::real::NvmlMachine;
 use crate::control::MachineControl;
 use crate::control::nvml::Nvml;
 use crate::facts::HostFacts;
+use std::ffi::OsString;
 use std::path::Path;
 use tranche_core::claims::Claims;
 use tranche_core::error::Result;
@@ -25,6 +26,8 @@ pub struct MigHost<'a> {
     pub state_dir: &'a Path,
     /// The policy, whose layouts the next boot makes.
     pub policy: &'a PolicyOptions,
+    /// The arguments of `tranche cdi refresh`, where none was made before.
+    pub refresh: &'a [OsString],
 }
 
 impl MigHost<'_> {

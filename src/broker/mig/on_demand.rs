@@ -36,7 +36,7 @@ pub struct OnDemandInstance {
 
 impl OnDemandInstance {
     /// The MIG device on `instance` of `gpu`; `None` if it has none, or if the driver does not say its UUID.
-    pub(super) fn of(gpu: &MigGpu, instance: &GpuInstance) -> Option<Self> {
+    pub fn of(gpu: &MigGpu, instance: &GpuInstance) -> Option<Self> {
         let compute = instance.compute.first()?;
         Some(Self {
             device: DeviceKey::mig(gpu.uuid.clone(), instance.id, compute.id),

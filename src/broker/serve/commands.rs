@@ -33,8 +33,6 @@ pub(super) struct Commands<'a> {
     pub(super) shown: Mutex<Option<PublicStatus>>,
     /// One layout is applied at a time.
     pub(super) mig: Mutex<()>,
-    /// Instances that were made on demand and are not claimed yet.
-    pub(super) given: on_demand::Given,
     /// Users who wait.
     pub(super) queue: UserQueue,
     /// What was found last of the GPUs on which instances are made for resource claims.
@@ -57,7 +55,6 @@ impl<'a> Commands<'a> {
             wake,
             shown: Mutex::new(None),
             mig: Mutex::new(()),
-            given: on_demand::Given::default(),
             queue: UserQueue::default(),
             divided: Mutex::new(None),
         }

@@ -23,6 +23,7 @@ impl Commands<'_> {
             control: self.control,
             state_dir: self.state_dir(),
             policy: &self.options.policy,
+            refresh: &self.options.refresh,
         }
     }
 }
@@ -83,5 +84,6 @@ pub fn change_without_broker<T>(at: &PlanOptions, work: impl FnOnce(&MigHost<'_>
         control: &control,
         state_dir: &state_dir,
         policy: &at.policy,
+        refresh: &at.arguments(),
     })
 }

@@ -4,14 +4,11 @@ use super::commands::Commands;
 use super::mig::with_tools;
 use crate::control::nvml::Nvml;
 use crate::mig::{MigOrder, MigTools, OnDemandInstance, OnDemandInstances, Record, holders};
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 use tranche_core::broker::MigMakeAnswer;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::OutOfService;
-use tranche_core::types::{DeviceKey, DeviceSelector, GpuUuid, MigProfile, MigUuid};
+use tranche_core::types::{DeviceKey, DeviceSelector, GpuUuid, MigProfile};
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::{
     ExactCompute, ExactGpu, ExactInstance, GpuInstance, InstanceHolder, InstanceProfile, MigGpu, Placement, choose,
@@ -22,12 +19,6 @@ use tranche_state::mutex::lock;
 use tranche_state::planning;
 use tranche_state::renew;
 
-/// How long an instance is left for the one who asked for it to claim it.
-const TO_CLAIM: Duration = Duration::from_secs(30);
-
-/// When each instance was given to somebody who has not claimed it yet.
-pub(super) type Given = Mutex<BTreeMap<MigUuid, Instant>>;
-
 /// An instance of `profile` that nobody uses: one that exists, or a new one.
 ///
 /// # Errors
@@ -36,24 +27,26 @@ pub(super) fn make(commands: &Commands<'_>, profile: &MigProfile) -> Result<MigM
     let _one = lock(&commands.mig);
     let read = planning::policy(&commands.options.policy)?;
     let policy = read.map(|read| read.policy).unwrap_or_default();
-    let device = with_tools(commands, false, |tools, nvml| {
+    let made = with_tools(commands, false, |tools, nvml| {
         let gpus = candidates(commands, &policy, profile, nvml)?;
-        if let Some(unused) = unused(commands, &gpus, profile, tools)? {
-            return Ok(unused);
-        }
-        match create(&gpus, profile, tools)? {
-            Some(made) => Ok(made),
-            None => {
-                destroy_unused(commands, tools, nvml)?;
-                let gpus = candidates(commands, &policy, profile, nvml)?;
-                create(&gpus, profile, tools)?.ok_or_else(|| no_room(&gpus, profile))
-            }
-        }
+        let made = match unused(&gpus, profile, tools)? {
+            Some(unused) => unused,
+            None => match create(&gpus, profile, tools)? {
+                Some(made) => made,
+                None => {
+                    destroy_unused(tools, nvml)?;
+                    let gpus = candidates(commands, &policy, profile, nvml)?;
+                    create(&gpus, profile, tools)?.ok_or_else(|| no_room(&gpus, profile))?
+                }
+            },
+        };
+        // Before anybody can see it: a user's `any` would take it.
+        tools.claims.hold_made(&made.device, "somebody")?;
+        Ok(made)
     })?;
-    lock(&commands.given).insert(device.clone(), Instant::now());
-    renew::specifications(commands.state_dir())?;
+    renew::specifications(commands.state_dir(), &commands.options.refresh)?;
     Ok(MigMakeAnswer {
-        device: DeviceSelector::MigUuid(device),
+        device: DeviceSelector::MigUuid(made.uuid),
     })
 }
 
@@ -123,23 +116,17 @@ fn no_room(gpus: &[MigGpu], profile: &MigProfile) -> Error {
         .hint("tranche mig status shows who uses what, tranche mig profiles what each GPU offers")
 }
 
-/// An instance that nobody uses and that was not given to anybody just now.
-fn unused(
-    commands: &Commands<'_>,
-    gpus: &[MigGpu],
-    profile: &MigProfile,
-    tools: &MigTools<'_>,
-) -> Result<Option<MigUuid>> {
+/// An instance that nobody uses and that was not made for anybody just now.
+fn unused(gpus: &[MigGpu], profile: &MigProfile, tools: &MigTools<'_>) -> Result<Option<OnDemandInstance>> {
     let holders = holders(gpus, tools.claims)?;
     let is_it = |gpu: &MigGpu, one: &GpuInstance| gpu.profile(one.profile).is_some_and(|has| has.name == *profile);
     for gpu in gpus {
         for one in gpu.instances.iter().filter(|one| is_it(gpu, one)) {
             if let [compute] = one.compute.as_slice()
-                && let Some(uuid) = &compute.uuid
+                && compute.uuid.is_some()
                 && !is_used(&holders, gpu, one)
-                && !is_given(commands, uuid)
             {
-                return Ok(Some(uuid.clone()));
+                return Ok(OnDemandInstance::of(gpu, one));
             }
         }
     }
@@ -152,18 +139,12 @@ fn is_used(holders: &[InstanceHolder], gpu: &MigGpu, instance: &GpuInstance) -> 
         .any(|holder| holder.gpu == gpu.uuid && holder.instance.is_none_or(|(id, _)| id == instance.id))
 }
 
-pub(super) fn is_given(commands: &Commands<'_>, uuid: &MigUuid) -> bool {
-    let given = lock(&commands.given);
-    given.get(uuid).is_some_and(|given| given.elapsed() < TO_CLAIM)
-}
-
 /// A new instance; `None` if there is no room for it.
-fn create(gpus: &[MigGpu], profile: &MigProfile, tools: &MigTools<'_>) -> Result<Option<MigUuid>> {
-    let Some(place) = choose(gpus, profile) else {
-        return Ok(None);
-    };
-    let made = create_at(place.gpu, place.profile, place.placement, tools)?;
-    Ok(Some(made.uuid))
+fn create(gpus: &[MigGpu], profile: &MigProfile, tools: &MigTools<'_>) -> Result<Option<OnDemandInstance>> {
+    let place = choose(gpus, profile);
+    place
+        .map(|place| create_at(place.gpu, place.profile, place.placement, tools))
+        .transpose()
 }
 
 /// A new instance at this place of `gpu`, which is free.
@@ -221,22 +202,18 @@ pub(super) fn destroy_idle(commands: &Commands<'_>) -> Result<()> {
     // The driver is asked only if the ledger has no claim on one of them.
     let books = Claims::open(commands.state_dir())?.books()?;
     let is_claimed = |one: &OnDemandInstance| books.claims().any(|claim| claim.device.overlaps(&one.device));
-    for claimed in all.made.iter().filter(|one| is_claimed(one)) {
-        lock(&commands.given).remove(&claimed.uuid);
-    }
-    let has_a_use = |one: &OnDemandInstance| is_claimed(one) || is_given(commands, &one.uuid);
-    if all.made.iter().all(has_a_use) {
+    if all.made.iter().all(is_claimed) {
         return Ok(());
     }
     let _one = lock(&commands.mig);
-    match with_tools(commands, false, |tools, nvml| destroy_unused(commands, tools, nvml))? {
-        true => renew::specifications(commands.state_dir()),
+    match with_tools(commands, false, destroy_unused)? {
+        true => renew::specifications(commands.state_dir(), &commands.options.refresh),
         false => Ok(()),
     }
 }
 
 /// Destroys them. Returns whether there was one.
-pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) -> Result<bool> {
+pub(super) fn destroy_unused(tools: &MigTools<'_>, nvml: &Nvml) -> Result<bool> {
     let mut is_less = false;
     for made in OnDemandInstances::read(tools.state_dir)?.made {
         // Each time anew: the one before was perhaps on the same GPU.
@@ -250,7 +227,7 @@ pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml
             .iter()
             .find_map(|gpu| Some((gpu, gpu.instances.iter().find(|one| has(one))?)));
         if let Some((gpu, instance)) = found {
-            if is_used(&holders(&gpus, tools.claims)?, gpu, instance) || is_given(commands, &made.uuid) {
+            if is_used(&holders(&gpus, tools.claims)?, gpu, instance) {
                 continue;
             }
             let mut target = ExactGpu::of(gpu);

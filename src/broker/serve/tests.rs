@@ -142,6 +142,7 @@ impl Scene {
         let socket = Socket::open(self.top.path())?;
         thread::scope(|threads| {
             let options = ServeOptions {
+                refresh: Vec::new(),
                 state_dir: self.top.path().to_owned(),
                 policy: PolicyOptions::of(None, None, self.top.path()),
                 spec_dir: self.top.path().join("cdi"),

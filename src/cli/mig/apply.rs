@@ -188,7 +188,8 @@ pub(super) fn send(at: &ViewArgs, request: &MigRequest, changes: &[Change<'_>]) 
     });
     answer.notes.iter().for_each(out::note);
     if !answer.refreshed {
-        renew::specifications(&at.at.state.state_dir)?;
+        let at = at.at.options();
+        renew::specifications(&at.state_dir, &at.arguments())?;
     }
     Ok(ExitCode::SUCCESS)
 }

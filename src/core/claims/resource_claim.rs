@@ -1,6 +1,6 @@
 //! What is reserved for a resource claim of Kubernetes.
 
-use super::LockedClaims;
+use super::{LockedClaims, make_way};
 use crate::error::Error;
 use crate::ledger::{
     Ask, Book, Books, Bounds, Claim, ClaimState, HeldPart, Holder, KubernetesObject, LedgerError, LedgerResult,
@@ -76,6 +76,7 @@ impl LockedClaims<'_> {
             };
             let mut books = new.iter_mut().filter(|book| book.gpu == *part.device.gpu());
             if let Some(book) = books.next() {
+                make_way(book, &part.device);
                 book.take(&ask, machine)?;
             }
         }

@@ -37,13 +37,12 @@ pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &Prepare
     let facts = commands.facts()?;
     // A late call makes no instance.
     drop(lock_ledger(commands, &Claims::open(commands.state_dir())?, request)?);
-    let instances = ClaimInstances::make(commands, &facts, &request.devices)?;
+    let instances = ClaimInstances::make(commands, &facts, &request.claim, &request.devices)?;
     let prepared = instances
         .facts(commands, facts)
         .and_then(|facts| prepare(commands, &facts, request, &instances.keys));
-    match prepared {
-        Ok(_) => instances.are_claimed(commands),
-        Err(_) => instances.give_back(commands),
+    if prepared.is_err() {
+        instances.give_back(commands);
     }
     prepared
 }

@@ -6,8 +6,9 @@
 use super::{Commands, Faults};
 use crate::facts::Facts;
 use crate::mig::OnDemandInstances;
-use crate::serve::on_demand::{can_be_made_on, is_given};
+use crate::serve::on_demand::can_be_made_on;
 use std::collections::BTreeSet;
+use tranche_core::claims::just_made_for;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Books, Claim, KubernetesObject};
 use tranche_core::types::{DeviceKey, GpuUuid};
@@ -56,7 +57,7 @@ pub(super) fn divided_gpus(commands: &Commands<'_>, facts: &Facts, faults: &Faul
                 let whole = DeviceKey::whole(gpu.uuid.clone());
                 divided.unhealthy = faults.of(&whole);
                 divided.out_of_service = faults.books.out_of_service.why(&whole).map(|why| why.to_string());
-                let others = Others::on(commands, gpu, mig, &instances, &made, faults.books);
+                let others = Others::on(gpu, mig, &instances, &made, faults.books);
                 for (shown, one) in divided.instances.iter_mut().zip(&instances) {
                     shown.held_by = others.in_the_way_of(one);
                 }
@@ -92,7 +93,6 @@ struct OtherInstance {
 
 impl<'g> Others<'g> {
     fn on(
-        commands: &Commands<'_>,
         gpu: &Gpu,
         mig: &'g MigGpu,
         claimable: &[ClaimableInstance<'_>],
@@ -115,11 +115,11 @@ impl<'g> Others<'g> {
             };
             let is_made = made.made.iter().any(|made| Some(&made.uuid) == uuid);
             let (who, is_free) = match (on_it.first(), client) {
-                (Some(claim), _) => (claim.who(), false),
-                (None, Some(client)) => (format!("process {}", client.pid), false),
-                (None, None) if uuid.is_some_and(|uuid| is_given(commands, uuid)) => {
+                (Some(claim), _) if just_made_for(claim).is_some() => {
                     ("one who has just asked for it".to_owned(), false)
                 }
+                (Some(claim), _) => (claim.who(), false),
+                (None, Some(client)) => (format!("process {}", client.pid), false),
                 // It is destroyed when its place is needed.
                 (None, None) if is_made => return None,
                 (None, None) => ("an instance that was made by hand".to_owned(), uuid.is_some()),

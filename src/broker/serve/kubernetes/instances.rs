@@ -6,13 +6,13 @@ use super::divided::is_at;
 use crate::facts::Facts;
 use crate::mig::{MigTools, holders};
 use crate::serve::mig::with_tools;
-use crate::serve::on_demand::{create_at, destroy_unused, is_given, on_demand_now};
+use crate::serve::on_demand::{create_at, destroy_unused, on_demand_now};
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
-use std::time::Instant;
+use tranche_core::claims::{Claims, just_made_for};
 use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, KubernetesObject};
-use tranche_core::types::{DeviceKey, MigUuid};
+use tranche_core::types::DeviceKey;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::mig::{GpuInstance, MigGpu, Placement, ProfileId, fits_beside};
 use tranche_plan::policy::Policy;
@@ -27,17 +27,22 @@ use tranche_state::renew;
 pub(super) struct ClaimInstances<'a> {
     /// Which device each is, by the name under which the scheduler has allocated it.
     pub(super) keys: BTreeMap<String, DeviceKey>,
-    /// Those that were made for this call.
-    new: Vec<MigUuid>,
+    /// Those that were made for this call, and are reserved for it until the ledger has the claim.
+    new: Vec<DeviceKey>,
     layout: Option<MutexGuard<'a, ()>>,
 }
 
 impl<'a> ClaimInstances<'a> {
-    /// Makes those of `devices` that are instances and do not exist. Names that no GPU has are left out.
+    /// Makes those of `devices` that are instances and do not exist, for `claim`. Names that no GPU has are left out.
     ///
     /// # Errors
     /// Returns who leaves no room for one, or why the driver does not make it. What was made before it is destroyed.
-    pub(super) fn make(commands: &'a Commands<'_>, facts: &Facts, devices: &[AllocatedDevice]) -> Result<Self> {
+    pub(super) fn make(
+        commands: &'a Commands<'_>,
+        facts: &Facts,
+        claim: &KubernetesObject,
+        devices: &[AllocatedDevice],
+    ) -> Result<Self> {
         let names = devices.iter().map(|device| device.device.as_str());
         let wanted: Vec<&str> = names.filter(|name| is_claimable_name(name)).collect();
         let mut made = Self::default();
@@ -45,7 +50,7 @@ impl<'a> ClaimInstances<'a> {
             return Ok(made);
         }
         made.layout = Some(lock(&commands.mig));
-        match made.make_all(commands, &facts.inventory, &wanted) {
+        match made.make_all(commands, &facts.inventory, &claim.uid, &wanted) {
             Ok(()) => Ok(made),
             Err(error) => {
                 made.give_back(commands);
@@ -54,7 +59,7 @@ impl<'a> ClaimInstances<'a> {
         }
     }
 
-    fn make_all(&mut self, commands: &Commands<'_>, inventory: &Inventory, wanted: &[&str]) -> Result<()> {
+    fn make_all(&mut self, commands: &Commands<'_>, inventory: &Inventory, whom: &str, wanted: &[&str]) -> Result<()> {
         let policy = planning::policy(&commands.options.policy)?;
         let policy = policy.map(|read| read.policy).unwrap_or_default();
         with_tools(commands, false, |tools, nvml| {
@@ -66,12 +71,12 @@ impl<'a> ClaimInstances<'a> {
                     continue;
                 };
                 if let Some(found) = gpu.instances.iter().find(|found| is_at(&one, found)) {
-                    let key = existing(commands, gpu, &one, found)?;
+                    let key = existing(tools, whom, gpu, &one, found)?;
                     self.keys.insert(one.device, key);
                     continue;
                 }
                 if !has_room(gpu, &one) {
-                    destroy_unused(commands, tools, nvml)?;
+                    destroy_unused(tools, nvml)?;
                 }
                 let now = look()?;
                 let Some((gpu, one)) = find(&policy, inventory, &now, name) else {
@@ -81,8 +86,8 @@ impl<'a> ClaimInstances<'a> {
                     return Err(no_room(tools, gpu, &one)?);
                 }
                 let made = create_at(gpu, one.instance.profile, one.instance.placement, tools)?;
-                lock(&commands.given).insert(made.uuid.clone(), Instant::now());
-                self.new.push(made.uuid);
+                tools.claims.hold_made(&made.device, whom)?;
+                self.new.push(made.device.clone());
                 self.keys.insert(one.device, made.device);
             }
             Ok(())
@@ -98,21 +103,19 @@ impl<'a> ClaimInstances<'a> {
         if self.keys.values().all(has) {
             return Ok(facts);
         }
-        renew::specifications(commands.state_dir())?;
+        renew::specifications(commands.state_dir(), &commands.options.refresh)?;
         commands.facts()
-    }
-
-    /// The ledger has them from now on.
-    pub(super) fn are_claimed(&self, commands: &Commands<'_>) {
-        let mut given = lock(&commands.given);
-        for uuid in &self.new {
-            given.remove(uuid);
-        }
     }
 
     /// The claim does not get them: those that were made for it are destroyed.
     pub(super) fn give_back(&self, commands: &Commands<'_>) {
-        self.are_claimed(commands);
+        for device in &self.new {
+            let left = Claims::open(commands.state_dir()).and_then(|claims| Ok(claims.leave_made(device)?));
+            if let Err(error) = left {
+                // It ends by itself after half a minute.
+                tracing::warn!("{device}: {}", line(&error));
+            }
+        }
         commands.wake();
     }
 }
@@ -133,7 +136,8 @@ fn find<'g>(
 
 /// The device that an instance is. Whether the claim may have it is for the ledger to say.
 fn existing(
-    commands: &Commands<'_>,
+    tools: &MigTools<'_>,
+    whom: &str,
     gpu: &MigGpu,
     one: &ClaimableInstance<'_>,
     found: &GpuInstance,
@@ -142,10 +146,14 @@ fn existing(
     let whole = one.instance.profile.whole_compute();
     match found.compute.as_slice() {
         [compute] if whole.is_some_and(|whole| whole.id == compute.profile) => {
-            if compute.uuid.as_ref().is_some_and(|uuid| is_given(commands, uuid)) {
-                return Err(refused("was made for another holder just now"));
+            let key = DeviceKey::mig(gpu.uuid.clone(), found.id, compute.id);
+            // A broker that was killed left what it had made for the same claim.
+            let is_for_another =
+                |claim: &Claim| claim.device == key && just_made_for(claim).is_some_and(|of| of != whom);
+            match tools.claims.books()?.claims().any(is_for_another) {
+                true => Err(refused("was made for another holder just now")),
+                false => Ok(key),
             }
-            Ok(DeviceKey::mig(gpu.uuid.clone(), found.id, compute.id))
         }
         _ => Err(refused("exists, and was not made as one device").hint("tranche mig status shows it")),
     }
