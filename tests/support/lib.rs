@@ -1,5 +1,6 @@
 //! What tests, benchmarks and examples share. It contains nothing of tranche, so that the tests inside a crate can use
 //! it.
+#![allow(clippy::new_without_default, reason = "what starts a process has no default")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -110,7 +110,7 @@ impl<'a> ClaimInstances<'a> {
     /// The claim does not get them: those that were made for it are destroyed.
     pub(super) fn give_back(&self, commands: &Commands<'_>) {
         for device in &self.new {
-            let left = Claims::open(commands.state_dir()).and_then(|claims| Ok(claims.leave_made(device)?));
+            let left = Claims::open(commands.state_dir()).and_then(|claims| claims.leave_made(device));
             if let Err(error) = left {
                 // It ends by itself after half a minute.
                 tracing::warn!("{device}: {}", line(&error));
