@@ -11,6 +11,10 @@ use tranche_core::error::Result;
 use tranche_core::ledger::OutOfService;
 use tranche_core::types::{CdiKind, DeviceKey, DeviceName, HostPath, Part, Promise, Subject, WaitTime};
 
+/// How many seconds more a hook may take that waits for the lock of the ledger: for a queue of other starts, and for one
+/// process that holds it (`core/ledger/lock.rs`).
+const LOCKING: u32 = 20;
+
 /// The plan of a specification, and where its hooks find the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sharing {
@@ -98,7 +102,9 @@ impl<'a> Claimer<'a> {
         // Rounded up, because the engine must not end a hook that still waits. The longest time is a week.
         let waiting = call.wait.get().as_millis().div_ceil(1000);
         let more = preparing.saturating_add(u32::try_from(waiting).unwrap_or(u32::MAX));
-        hook.timeout = hook.timeout.map(|timeout| timeout.saturating_add(more));
+        hook.timeout = hook
+            .timeout
+            .map(|timeout| timeout.saturating_add(LOCKING).saturating_add(more));
         hook
     }
 
@@ -108,7 +114,11 @@ impl<'a> Claimer<'a> {
             state_dir: self.sharing.state_dir.clone(),
             ..call
         };
-        hook::tranche(self.hook, Stage::Poststop, call.write())
+        let hook = hook::tranche(self.hook, Stage::Poststop, call.write());
+        HookEdit {
+            timeout: hook.timeout.map(|timeout| timeout.saturating_add(LOCKING)),
+            ..hook
+        }
     }
 
     /// The hook that claims the whole of a device that is not split and of which something is held. `asked_as` is the

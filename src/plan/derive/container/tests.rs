@@ -190,18 +190,18 @@ fn the_hook_of_a_share_that_may_be_waited_for_has_more_time() {
     assert!(
         without
             .iter()
-            .all(|(words, timeout)| !words.contains("--wait") && *timeout == Some(10))
+            .all(|(words, timeout)| !words.contains("--wait") && *timeout == Some(30))
     );
     let with = claims(&format!("{TURNS}  wait: 1500ms\n"));
     assert_eq!(with.len(), without.len());
     assert!(
         with.iter()
-            .all(|(words, timeout)| words.contains(" --wait=1s500ms") && *timeout == Some(12)),
+            .all(|(words, timeout)| words.contains(" --wait=1s500ms") && *timeout == Some(32)),
         "{with:?}"
     );
     // In addition to the time for the broker.
     let managed = claims(&format!("{MPS}  wait: 30s\n"));
-    let expected = Some(10 + 30 + ClaimCall::PREPARING);
+    let expected = Some(30 + 30 + ClaimCall::PREPARING);
     assert!(
         !managed.is_empty() && managed.iter().all(|(_, timeout)| *timeout == expected),
         "{managed:?}"
