@@ -134,8 +134,8 @@ pub fn serve(
                         *last = Instant::now();
                     }
                 }
-                Connection::Refuse(place) => {
-                    connection::refuse(&stream);
+                Connection::Refuse(peer, place) => {
+                    connection::refuse(&stream, &peer, commands);
                     drop(place);
                 }
             };
@@ -165,7 +165,7 @@ pub fn thaw_left(state_dir: &Path) -> Result<()> {
 /// What is done with a connection.
 enum Connection<'d> {
     Serve(BrokerClient, ConnectionPlace<'d>),
-    Refuse(ConnectionPlace<'d>),
+    Refuse(BrokerClient, ConnectionPlace<'d>),
 }
 
 /// Where clients come in.
@@ -245,7 +245,7 @@ impl Door<'_> {
         if let Some(place) = self.serving.take(account) {
             begin(stream, Connection::Serve(peer, place));
         } else if let Some(place) = self.refusing.take(account) {
-            begin(stream, Connection::Refuse(place));
+            begin(stream, Connection::Refuse(peer, place));
         } else {
             connection::turn_away(&stream);
         }

@@ -7,7 +7,10 @@ use rustix::fs::{Mode, OFlags, open};
 use serde_json::json;
 use std::fs;
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 #[test]
 fn a_claim_is_not_used_by_another_user() {
@@ -264,7 +267,7 @@ fn a_user_holds_no_more_than_the_quota_however_it_is_asked_for() {
     );
     scene.ask(BOB, "release", json!({"what": "c", "force": true})).unwrap();
     // Many at once are not more.
-    std::thread::scope(|threads| {
+    thread::scope(|threads| {
         for n in 0..6 {
             let scene = &scene;
             threads.spawn(move || scene.claim(ANN, &format!("at-once-{n}")));
@@ -301,4 +304,28 @@ fn what_a_user_sends_does_not_end_the_broker_and_root_alone_changes_the_machine(
     }
     assert!(scene.runs());
     scene.claim(ANN, "train").unwrap();
+}
+
+/// A user whose places are all taken still gives back, and a command that finds no place tries again.
+#[test]
+fn a_user_gives_back_however_many_requests_there_are() {
+    let Some(scene) = Scene::new("users::a_user_gives_back_however_many_requests_there_are") else {
+        return;
+    };
+    scene.claim(BOB, "train").unwrap();
+    // They say nothing, and are closed after two seconds.
+    let full: Vec<UnixStream> = (0..8).map(|_| scene.connect(BOB)).collect();
+    until("there is no place left", || {
+        let refused = scene.ask(BOB, "list", json!({}));
+        refused.is_err_and(|why| why.contains("too many requests at once"))
+    });
+    scene.ask(BOB, "release", json!({"what": "train"})).unwrap();
+    assert!(scene.names().is_empty());
+    let list = thread::scope(|threads| {
+        let list = threads.spawn(|| scene.tranche(BOB, &["claim", "list"]));
+        thread::sleep(Duration::from_millis(300));
+        drop(full);
+        list.join().unwrap()
+    });
+    assert!(list.status.success(), "{list:?}");
 }

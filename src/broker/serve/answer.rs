@@ -6,11 +6,15 @@ use tranche_core::error::Result;
 
 /// The line that answers a request, with its end.
 pub(super) fn line(result: Result<Value>) -> String {
-    let answer = match result {
-        Ok(value) => json!({"version": VERSION, "ok": value}),
-        Err(error) => json!({"version": VERSION, "error": ErrorFields::from(&error)}),
-    };
-    format!("{answer}\n")
+    match result {
+        Ok(value) => format!("{}\n", json!({"version": VERSION, "ok": value})),
+        Err(error) => refusal(&ErrorFields::from(&error)),
+    }
+}
+
+/// The line of a refusal, with its end.
+pub(super) fn refusal(error: &ErrorFields) -> String {
+    format!("{}\n", json!({"version": VERSION, "error": error}))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tranche_core::bounded;
-use tranche_core::broker::MOST_BYTES;
+use tranche_core::broker::{ErrorFields, MOST_BYTES};
 use tranche_core::error::{Error, Result};
 use tranche_protocol::Request;
 
@@ -37,11 +37,14 @@ pub(super) fn answer(stream: &UnixStream, peer: &BrokerClient, commands: &Comman
 }
 
 /// Tells a client that it has too many connections. Its request is read first: a client that writes to a closed socket
-/// may not read what was sent to it.
-pub(super) fn refuse(stream: &UnixStream) {
-    // Whatever it asks for, the answer is the same.
-    let _ = read(stream, REFUSAL_PATIENCE);
-    send(stream, Err(busy()));
+/// may not read what was sent to it. What gives something back is done all the same.
+pub(super) fn refuse(stream: &UnixStream, peer: &BrokerClient, commands: &Commands<'_>) {
+    let asked = read(stream, REFUSAL_PATIENCE).ok();
+    let asked = asked.and_then(|line| Request::parse(&line).ok());
+    match asked.filter(|request| matches!(request, Request::Release(_) | Request::Leave(_))) {
+        Some(request) => send(stream, commands.run(peer, stream, request)),
+        None => write(stream, &busy()),
+    }
     finish(stream);
 }
 
@@ -49,7 +52,7 @@ pub(super) fn refuse(stream: &UnixStream) {
 /// lose the line.
 pub(super) fn turn_away(stream: &UnixStream) {
     if stream.set_nonblocking(true).is_ok() {
-        send(stream, Err(busy()));
+        write(stream, &busy());
     }
 }
 
@@ -65,17 +68,21 @@ fn finish(stream: &UnixStream) {
     bounded::skip(stream, MOST_SKIPPED, Instant::now() + REFUSAL_PATIENCE);
 }
 
-fn busy() -> Error {
-    Error::failed("broker", "there are too many requests at once").hint("try again later")
+fn busy() -> String {
+    answer::refusal(&ErrorFields::busy())
 }
 
 fn too_long() -> Error {
     Error::usage("request", format!("is longer than {MOST_BYTES} bytes"))
 }
 
-fn send(mut stream: &UnixStream, result: Result<serde_json::Value>) {
+fn send(stream: &UnixStream, result: Result<serde_json::Value>) {
+    write(stream, &answer::line(result));
+}
+
+fn write(mut stream: &UnixStream, line: &str) {
     // A client that is gone needs no answer.
     let _ = stream
         .set_write_timeout(Some(PATIENCE))
-        .and_then(|()| stream.write_all(answer::line(result).as_bytes()));
+        .and_then(|()| stream.write_all(line.as_bytes()));
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Why there is no answer to a request, or that the answer is a refusal.
 #[derive(Debug, thiserror::Error)]
@@ -51,16 +51,35 @@ pub fn send<T: DeserializeOwned>(
     patience: Duration,
 ) -> Result<T, BrokerError> {
     let line = serde_json::to_string(request).map_err(|e| BrokerError::Unreachable(e.into()))?;
-    let answer = exchange(socket, &format!("{line}\n"), patience).map_err(BrokerError::Unreachable)?;
+    let until = Instant::now() + BUSY_PATIENCE.min(patience);
     let other = || Error::failed(socket.display(), "its answer is not one of the broker's");
-    match serde_json::from_str(&answer) {
-        Ok(AnswerLine { ok: Some(value), .. }) => Ok(value),
-        Ok(AnswerLine {
-            error: Some(refusal), ..
-        }) => Err(BrokerError::Refused(refusal.into())),
-        Ok(_) => Err(BrokerError::Refused(other())),
-        Err(e) => Err(BrokerError::Refused(other().from_source(e))),
+    loop {
+        let answer = exchange(socket, &format!("{line}\n"), patience).map_err(BrokerError::Unreachable)?;
+        let answer: Result<AnswerLine<T>, _> = serde_json::from_str(&answer);
+        let is_busy = matches!(&answer, Ok(AnswerLine { error: Some(refusal), .. }) if refusal.is_busy());
+        if is_busy && Instant::now() < until {
+            std::thread::sleep(pause());
+            continue;
+        }
+        return match answer {
+            Ok(AnswerLine { ok: Some(value), .. }) => Ok(value),
+            Ok(AnswerLine {
+                error: Some(refusal), ..
+            }) => Err(BrokerError::Refused(refusal.into())),
+            Ok(_) => Err(BrokerError::Refused(other())),
+            Err(e) => Err(BrokerError::Refused(other().from_source(e))),
+        };
     }
+}
+
+/// For how long a client tries again that the broker has no place for.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long it waits before it tries again: between 20 and 147 ms, so that many do not come at the same time. Nothing
+/// depends on how random it is.
+fn pause() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Duration::from_millis(20 + u64::from((now.subsec_nanos() >> 10) ^ std::process::id()) % 128)
 }
 
 /// What an answer has.

@@ -12,6 +12,25 @@ pub struct ErrorFields {
     hint: Option<String>,
 }
 
+/// The kind of [`ErrorFields::busy`]. A client of an earlier version takes it for a failure.
+const BUSY: &str = "busy";
+
+impl ErrorFields {
+    /// There is no place for one more request of this user now.
+    pub fn busy() -> Self {
+        let error = Error::failed("broker", "there are too many requests at once").hint("try again later");
+        Self {
+            kind: BUSY.to_owned(),
+            ..Self::from(&error)
+        }
+    }
+
+    /// Whether it may be different in a moment.
+    pub(super) fn is_busy(&self) -> bool {
+        self.kind == BUSY
+    }
+}
+
 impl From<&Error> for ErrorFields {
     fn from(error: &Error) -> Self {
         let (object, what, hint) = parts(error);
