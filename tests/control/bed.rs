@@ -133,6 +133,8 @@ impl Bed {
     /// Changes the journal.
     pub(crate) fn edit_journal(&self, edit: impl FnOnce(&mut Value)) {
         let mut journal = self.journal().unwrap();
+        // That of another content. A file of an earlier version has none.
+        journal.as_object_mut().unwrap().remove("checksum");
         edit(&mut journal);
         fs::write(self.state().join("control/0.json"), journal.to_string()).unwrap();
     }

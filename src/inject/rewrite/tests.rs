@@ -322,11 +322,11 @@ fn a_start_waits_as_long_as_the_policy_says_unless_the_container_says_another_ti
         (wait.map(str::to_owned), claim["timeout"].as_u64().unwrap())
     };
     let mut whole = asking(&["NVIDIA_VISIBLE_DEVICES=1"]);
-    assert_eq!(claim_of(&whole), (Some("1s".to_owned()), 11));
+    assert_eq!(claim_of(&whole), (Some("1s".to_owned()), 31));
     whole["annotations"] = json!({"tranche.dev/wait": "90s"});
-    assert_eq!(claim_of(&whole), (Some("1m30s".to_owned()), 100));
+    assert_eq!(claim_of(&whole), (Some("1m30s".to_owned()), 120));
     whole["annotations"] = json!({"tranche.dev/wait": "0s"});
-    assert_eq!(claim_of(&whole), (None, 10));
+    assert_eq!(claim_of(&whole), (None, 30));
     // What was reserved for this start is its own, and nobody waits for it.
     let share = scene.changed("fifth", &asking(&["NVIDIA_VISIBLE_DEVICES=1.any"]));
     assert!(!share["hooks"].to_string().contains("--wait"), "{share}");
