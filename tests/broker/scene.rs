@@ -229,8 +229,8 @@ impl Scene {
         names
     }
 
-    /// Puts directories in the place of what is kept of GPU 0 over a boot, so that nothing of it can be written. There is
-    /// room again when they are removed.
+    /// Puts directories in the place of what is kept of GPU 0 over a boot, so that nothing of it can be written. There
+    /// is room again when they are removed.
     pub(crate) fn let_nothing_be_kept(&self) -> [PathBuf; 2] {
         let kept = self.at("state/kept/ledger");
         let name = fs::read_dir(self.at("state/ledger"))

@@ -81,8 +81,8 @@ impl MigTools<'_> {
         self.follow_on_demand(journal)
     }
 
-    /// Records the instances that were made on demand and put back: what the driver has made again has another UUID, and
-    /// would be taken for somebody's who made it by hand.
+    /// Records the instances that were made on demand and put back: what the driver has made again has another UUID,
+    /// and would be taken for somebody's who made it by hand.
     fn follow_on_demand(&self, journal: &MigJournal) -> Result<()> {
         let mut all = OnDemandInstances::read(self.state_dir)?;
         let mut is_other = false;

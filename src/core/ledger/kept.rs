@@ -80,7 +80,8 @@ impl Ledger {
 }
 
 impl Locked<'_> {
-    /// Keeps the reservations of pods over a reboot, as they are in the ledger now. Returns what was wrong with files of
+    /// Keeps the reservations of pods over a reboot, as they are in the ledger now. Returns what was wrong with files
+    /// of
     /// other GPUs than those that are `needed`: damaged ones, which are set aside, and those that cannot be written.
     ///
     /// # Errors
@@ -152,8 +153,8 @@ impl Locked<'_> {
         Ok(written)
     }
 
-    /// Keeps again what `books` have, because what was kept for a change is not made. Where that fails, more is kept than
-    /// is reserved, until [`Locked::keep`] or the kubelet's plugin sees that after a reboot.
+    /// Keeps again what `books` have, because what was kept for a change is not made. Where that fails, more is kept
+    /// than is reserved, until [`Locked::keep`] or the kubelet's plugin sees that after a reboot.
     pub(super) fn keep_again(&self, books: &[&Book]) {
         let Ok(Some(kept)) = self.ledger().kept(Missing::Leave) else {
             return;

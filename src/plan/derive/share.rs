@@ -11,8 +11,8 @@ use tranche_core::error::Result;
 use tranche_core::ledger::OutOfService;
 use tranche_core::types::{CdiKind, DeviceKey, DeviceName, HostPath, Part, Promise, Subject, WaitTime};
 
-/// How many seconds more a hook may take that waits for the lock of the ledger: for a queue of other starts, and for one
-/// process that holds it (`core/ledger/lock.rs`).
+/// How many seconds more a hook may take that waits for the lock of the ledger: for a queue of other starts, and for
+/// one process that holds it (`core/ledger/lock.rs`).
 const LOCKING: u32 = 20;
 
 /// The plan of a specification, and where its hooks find the ledger.
