@@ -329,3 +329,26 @@ fn a_user_gives_back_however_many_requests_there_are() {
     });
     assert!(list.status.success(), "{list:?}");
 }
+
+/// `0.3` has the form of a claim of user 0, and is a share.
+#[test]
+fn a_user_releases_a_share_by_its_short_name() {
+    let Some(scene) = Scene::new("users::a_user_releases_a_share_by_its_short_name") else {
+        return;
+    };
+    let init = Sleeper::new(BOB);
+    let request =
+        json!({"device": GPU_0, "share": "3", "size": "1/10", "container": container("c"), "pid": init.pid()});
+    scene.ask(BOB, "enter", request).unwrap();
+    let release = |what: &str| scene.ask(BOB, "release", json!({"what": what, "force": true}));
+    // What is another user's is not found, and the answer says no more.
+    for what in ["65534.train", "0.4"] {
+        let refused = release(what).unwrap_err();
+        assert!(
+            refused.contains("not found; tranche claim list shows yours"),
+            "{refused}"
+        );
+    }
+    release("0.3").unwrap();
+    assert_eq!(scene.claims().len(), 0);
+}

@@ -22,8 +22,9 @@ pub(super) fn meant<'a>(caller: Caller, typed: &str, claims: &[&'a Claim], view:
     let of = |is_meant: &dyn Fn(&Claim) -> bool| -> Vec<&'a Claim> {
         claims.iter().copied().filter(|claim| is_meant(claim)).collect()
     };
-    let name = caller.own_name(CdiKind::without_claim(typed))?;
-    let by_name = of(&|claim| claim.name.as_ref() == Some(&name));
+    // `0.3` is a share, and has the form of another user's claim.
+    let name = caller.own_name(CdiKind::without_claim(typed));
+    let by_name = of(&|claim| name.as_ref().is_ok_and(|name| claim.name.as_ref() == Some(name)));
     if !by_name.is_empty() {
         return Ok(by_name);
     }
@@ -39,7 +40,7 @@ pub(super) fn meant<'a>(caller: Caller, typed: &str, claims: &[&'a Claim], view:
     }
     let by_container = of_container(caller, typed, claims, view);
     match by_container.first() {
-        None => Err(not_found(caller, typed, claims, view)),
+        None => Err(name.err().unwrap_or_else(|| not_found(caller, typed, claims, view))),
         Some(first) if by_container.iter().all(|other| other.holder == first.holder) => Ok(by_container),
         Some(_) => Err(ambiguous(typed, &by_container, view)),
     }
