@@ -19,7 +19,7 @@ use tranche_core::types::{HostPath, PROGRAM_VERSION, WaitTime};
 use tranche_state::accounts::AccountSources;
 use tranche_state::held::root_only;
 use tranche_state::log;
-use tranche_state::planning::{PlanOptions, PolicyOptions};
+use tranche_state::planning::{PlanOptions, PolicyOptions, option};
 use tranche_state::stop;
 
 /// After how long a broker ends that a service manager starts again when it is needed.
@@ -57,11 +57,7 @@ impl BrokerOptions {
     pub fn words(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         let mut add = |name: &str, value: Option<&OsStr>| {
-            if let Some(value) = value {
-                let mut word = OsString::from(format!("--{name}="));
-                word.push(value);
-                words.push(word);
-            }
+            words.extend(value.map(|value| option(name, value)));
         };
         let host = &self.at.host;
         let roots = &host.roots;

@@ -26,7 +26,7 @@ pub use holders::holders;
 pub use host::MigHost;
 pub use in_the_way::{destroyed_devices, in_the_way, refusal};
 pub use journal::{MigJournal, Record};
-pub use look::MigView;
+pub use look::{MigView, gpus};
 pub use machine::{ChangeError, MigMachine};
 pub use on_demand::{OnDemandInstance, OnDemandInstances};
 pub use policy::check_policy;

@@ -4,6 +4,7 @@
 //! The checksum is the first field, `{"checksum":"…",…}`, and is of the text without that field. A file of an earlier
 //! version has none, and is taken as it is.
 
+use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 
 /// What a file with a checksum begins with.
@@ -35,6 +36,29 @@ pub fn open(text: &str) -> Option<Cow<'_, str>> {
     let (sum, rest) = rest.split_once('"')?;
     let content = format!("{{{}", rest.strip_prefix(',').unwrap_or(rest).trim_end());
     (checksum(&content) == sum).then_some(Cow::Owned(content))
+}
+
+/// Why the content of a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SealedError {
+    /// Its checksum is that of another text.
+    #[error("its checksum is of another content")]
+    Checksum,
+    /// It is not UTF-8.
+    #[error("{0}")]
+    Text(#[from] std::str::Utf8Error),
+    /// It is not what is expected.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Reads the content of a file: opened, and then parsed.
+///
+/// # Errors
+/// Returns [`SealedError`].
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, SealedError> {
+    let text = open(std::str::from_utf8(bytes)?).ok_or(SealedError::Checksum)?;
+    Ok(serde_json::from_str(&text)?)
 }
 
 /// Whether the text has a checksum.

@@ -28,7 +28,7 @@ use tranche_host::examine::HostOptions;
 use tranche_host::{DiscoveryOptions, Roots, Usage};
 use tranche_plan::host_file::{self, HostFile, HostFileError};
 use tranche_plan::idle::Idleness;
-use tranche_plan::share::Plan;
+use tranche_plan::policy::UserPolicy;
 use tranche_protocol::StatusRequest;
 use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::controlled::DaemonState;
@@ -186,7 +186,7 @@ impl Observed {
     /// Returns an error if the ledger or a root of the host cannot be read at all.
     pub fn look(options: &ObserveOptions, with_gpus: bool) -> Result<Self> {
         let (host_file, file) = host_file(&options.state_dir);
-        let plan = file.as_ref().map(|file| file.plan.clone());
+        let users = file.as_ref().map(|file| file.plan.users.clone());
         let names = file.map_or_else(DeviceNames::default, |file| DeviceNames::new(file.inventory, file.plan));
         let mut observed = Self {
             devices: Vec::new(),
@@ -213,7 +213,7 @@ impl Observed {
         (observed.claims, observed.user_waits) = (own.claims, own.waiting);
         let public = observed.read_public(&options.state_dir);
         match root_only::check(&options.state_dir) {
-            Ok(()) => observed.read_ledger(options, plan.as_ref())?,
+            Ok(()) => observed.read_ledger(options, users.as_ref())?,
             Err(unseen) => observed.take_public(public.as_ref(), unseen),
         }
         observed.say_missing_host_file(&options.state_dir);
@@ -225,7 +225,7 @@ impl Observed {
             let usage = tranche_host::usage(&roots, &options.host.discovery);
             observed.take_usage(usage);
         }
-        observed.deviations = deviations::find(&observed, plan.as_ref());
+        observed.deviations = deviations::find(&observed);
         Ok(observed)
     }
 
@@ -234,7 +234,8 @@ impl Observed {
         self.books.errors().chain(&self.problems)
     }
 
-    fn read_ledger(&mut self, options: &ObserveOptions, plan: Option<&Plan>) -> Result<()> {
+    /// `users` are the rules of the plan of host.json, if it could be read.
+    fn read_ledger(&mut self, options: &ObserveOptions, users: Option<&UserPolicy>) -> Result<()> {
         let claims = Claims::existing(&options.state_dir)?;
         let uptime = match &claims {
             Some(claims) => {
@@ -257,11 +258,11 @@ impl Observed {
             None => 0,
         };
         self.view.set_uptime(uptime);
-        self.devices = device::devices(&self.view.devices, plan.is_some(), &self.books);
+        self.devices = device::devices(&self.view.devices, users.is_some(), &self.books);
         let accounts = Accounts::new(AccountSources::default());
-        let limits = plan.map(|plan| TimeLimits {
+        let limits = users.map(|policy| TimeLimits {
             accounts: &accounts,
-            policy: &plan.users,
+            policy,
             uptime,
         });
         let idleness = idleness::read(&options.state_dir).unwrap_or_else(|error| {

@@ -15,8 +15,8 @@ use tranche_core::types::HostPath;
 use tranche_host::examine::{self, HostOptions};
 use tranche_plan::derive::Sharing;
 use tranche_plan::inventory::Inventory;
-use tranche_plan::policy::KubernetesSection;
 use tranche_plan::policy::read::{self, CLUSTER_FILE, DEFAULT_FILE};
+use tranche_plan::policy::{KubernetesSection, Policy};
 use tranche_plan::share;
 
 /// Which policy says how devices are shared.
@@ -89,11 +89,7 @@ impl PlanOptions {
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
         let mut add = |name: &str, value: Option<&OsStr>| {
-            if let Some(value) = value {
-                let mut argument = OsString::from(format!("--{name}="));
-                argument.push(value);
-                arguments.push(argument);
-            }
+            arguments.extend(value.map(|value| option(name, value)));
         };
         add("config", self.policy.file.as_deref().map(OsStr::new));
         add("config-key", self.policy.key.as_deref().map(OsStr::new));
@@ -103,6 +99,13 @@ impl PlanOptions {
         arguments.extend(self.host.choices().into_iter().map(OsString::from));
         arguments
     }
+}
+
+/// The option of this name with its value, in one word.
+pub fn option(name: &str, value: &OsStr) -> OsString {
+    let mut word = OsString::from(format!("--{name}="));
+    word.push(value);
+    word
 }
 
 /// The plan for `inventory`; `None` if the policy shares no device and says nothing of Kubernetes. Warnings are logged.
@@ -146,6 +149,14 @@ pub fn of(inventory: &Inventory, options: &PlanOptions) -> Result<Option<Sharing
 pub fn policy(options: &PolicyOptions) -> Result<Option<read::Read>> {
     let read = |file: PathBuf| read::file(&file, options.key.as_deref());
     options.to_read().map(read).transpose()
+}
+
+/// The policy; without one, a policy that says nothing.
+///
+/// # Errors
+/// As [`policy`].
+pub fn policy_or_none(options: &PolicyOptions) -> Result<Policy> {
+    Ok(policy(options)?.map(|read| read.policy).unwrap_or_default())
 }
 
 /// The inventory and the plan.

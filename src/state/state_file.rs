@@ -29,9 +29,7 @@ impl FileForm {
             read => read.about(path.display(), "cannot be read")?,
         };
         let unusable = |what: &str| Error::failed(path.display(), what).hint(self.hint);
-        let text = std::str::from_utf8(&bytes).map_err(|e| unusable(self.invalid).from_source(e))?;
-        let text = sealed::open(text).ok_or_else(|| unusable("its checksum is of another content"))?;
-        let content: T = serde_json::from_str(&text).map_err(|e| unusable(self.invalid).from_source(e))?;
+        let content: T = sealed::parse(&bytes).map_err(|e| unusable(self.invalid).from_source(e))?;
         match version(&content) == self.version {
             true => Ok(Some(content)),
             false => Err(unusable("was written by another version of tranche")),

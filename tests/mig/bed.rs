@@ -185,6 +185,16 @@ impl Bed {
         specification.contains(&format!("name: \"{name}\"\n"))
     }
 
+    /// Applies these layouts to GPU 0, all at the same time.
+    pub(crate) fn apply_at_once(&self, layouts: [&str; 2]) -> [Said; 2] {
+        let applying = layouts.map(|layout| {
+            let layout = format!("0:{layout}");
+            let mut command = self.command(&["mig", "apply", "--yes", "--layout", &layout]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        });
+        applying.map(|one| Said::from(one.wait_with_output().unwrap()))
+    }
+
     /// Applies a layout that has to be applied, if it is not there.
     pub(crate) fn apply(&self, layout: &str) {
         let said = self.tranche(&["mig", "apply", "--yes", "--layout", layout]);

@@ -1,11 +1,10 @@
 //! Commands that ask the broker for layouts: without one, killed, and beside a broker of another version.
 
-use crate::bed::{Bed, Said};
+use crate::bed::Bed;
 use crate::support::until;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
-use std::process::Stdio;
 use std::thread;
 
 #[test]
@@ -110,12 +109,7 @@ fn of_two_commands_without_a_broker_one_is_made_whole() {
     let bed = Bed::without_broker("dgx-a100-mig");
     assert_eq!(bed.tranche(&["cdi", "refresh"]).code, Some(0));
     let layouts = ["1g.5gb@0,2g.10gb@4", "3g.20gb@0,3g.20gb@4"];
-    let applying = layouts.map(|layout| {
-        let layout = format!("0:{layout}");
-        let mut command = bed.command(&["mig", "apply", "--yes", "--layout", &layout]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    });
-    let said = applying.map(|one| Said::from(one.wait_with_output().unwrap()));
+    let said = bed.apply_at_once(layouts);
     assert!(said.iter().any(|one| one.code == Some(0)), "{said:?}");
     let refused = said.iter().filter(|one| one.code != Some(0));
     for one in refused {

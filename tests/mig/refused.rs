@@ -1,9 +1,8 @@
 //! What is refused, in one line, with nothing changed.
 
-use crate::bed::{Bed, Said};
+use crate::bed::Bed;
 use serde_json::json;
 use std::fs;
-use std::process::Stdio;
 
 fn refused(bed: &Bed, arguments: &[&str], code: i32, expected: &str) {
     let before = bed.layouts();
@@ -175,12 +174,7 @@ fn what_has_changed_since_the_plan_is_not_destroyed() {
 fn of_two_applies_at_once_one_is_made_whole() {
     let bed = Bed::new("dgx-a100-mig");
     let layouts = ["1g.5gb@0,2g.10gb@4", "3g.20gb@0,3g.20gb@4"];
-    let applying = layouts.map(|layout| {
-        let layout = format!("0:{layout}");
-        let mut command = bed.command(&["mig", "apply", "--yes", "--layout", &layout]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    });
-    let said = applying.map(|one| Said::from(one.wait_with_output().unwrap()));
+    let said = bed.apply_at_once(layouts);
     let made = said.iter().filter(|one| one.code == Some(0)).count();
     assert!(made > 0, "{said:?}");
     // The other one came later and was made as well, or has seen the first one at work, or what is no more.

@@ -115,11 +115,8 @@ impl Journals {
                         DEFAULT with nvidia-smi, then remove the file";
             Error::failed(path.display(), what).hint(hint)
         };
-        let invalid = || unreadable("is not a valid journal");
-        let text = std::str::from_utf8(&bytes).map_err(|e| invalid().from_source(e))?;
-        let text = sealed::open(text)
-            .ok_or_else(|| unreadable("is not a valid journal: its checksum is of another content"))?;
-        let journal: Journal = serde_json::from_str(&text).map_err(|e| invalid().from_source(e))?;
+        let journal: Journal =
+            sealed::parse(&bytes).map_err(|e| unreadable("is not a valid journal").from_source(e))?;
         match journal.version {
             VERSION => Ok(Some(journal)),
             _ => Err(unreadable("was written by another version of tranche")),

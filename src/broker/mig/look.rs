@@ -12,6 +12,15 @@ use tranche_plan::mig::{InstanceHolder, MigGpu, PciModel};
 use tranche_state::held::root_only;
 use tranche_state::planning::PlanOptions;
 
+/// The GPUs that have MIG, as far as the driver says what they have.
+///
+/// # Errors
+/// Returns an error if the driver does not answer.
+pub fn gpus(nvml: &Nvml) -> Result<Vec<MigGpu>> {
+    let (gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
+    Ok(gpus)
+}
+
 /// The GPUs that have MIG, and who uses them.
 #[derive(Debug)]
 pub struct MigView {

@@ -5,8 +5,7 @@ use super::host::MigHost;
 use super::journal::Record;
 use super::policy::check_policy;
 use super::saved::{SavedGpu, SavedLayouts};
-use super::{MigOrder, holders};
-use crate::control::nvml::Nvml;
+use super::{MigOrder, gpus, holders};
 use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::broker::ErrorFields;
 use tranche_core::error::{Error, Kind, Result, line};
@@ -14,7 +13,6 @@ use tranche_core::types::{GpuUuid, MigUuid};
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::{Gpu, Inventory};
 use tranche_plan::mig::{ExactGpu, Layout, MigGpu, plan};
-use tranche_plan::policy::Policy;
 use tranche_protocol::{MigAnswer, MigRequest, MigRestoreAnswer};
 use tranche_state::planning;
 use tranche_state::renew;
@@ -33,7 +31,7 @@ pub fn apply(host: &MigHost<'_>, request: &MigRequest) -> Result<MigAnswer> {
         let layouts = layouts?;
         let gpus = gpus(nvml)?;
         check_seen(&request.seen, &gpus)?;
-        check_policy(&layouts, &policy(host)?, &gpus, request.check)?;
+        check_policy(&layouts, &planning::policy_or_none(host.policy)?, &gpus, request.check)?;
         let holders = holders(&gpus, tools.claims)?;
         tools.apply(&MigOrder {
             target: plan(&layouts, &gpus, &holders)?,
@@ -84,7 +82,7 @@ pub fn restore(host: &MigHost<'_>) -> Result<MigRestoreAnswer> {
 /// Makes the layouts, and adds to `failures` those that cannot be made.
 fn restore_each(host: &MigHost<'_>, failures: &mut Vec<FailedRestore>) -> Result<MigRestoreAnswer> {
     let saved = SavedLayouts::read(host.state_dir)?;
-    let layouts = policy(host)?.mig_layouts;
+    let layouts = planning::policy_or_none(host.policy)?.mig_layouts;
     let mut answer = MigRestoreAnswer::default();
     if saved.gpus.is_empty() && layouts.is_empty() {
         return Ok(answer);
@@ -143,16 +141,6 @@ fn restored(now: &MigGpu, layout: Option<&Layout>, saved: Option<&SavedGpu>) -> 
     }
     let target = plan(std::slice::from_ref(layout), std::slice::from_ref(&had), &[])?;
     Ok(target.into_iter().next())
-}
-
-fn gpus(nvml: &Nvml) -> Result<Vec<MigGpu>> {
-    let (gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
-    Ok(gpus)
-}
-
-fn policy(host: &MigHost<'_>) -> Result<Policy> {
-    let read = planning::policy(host.policy)?;
-    Ok(read.map(|read| read.policy).unwrap_or_default())
 }
 
 /// Refuses a request if a GPU has something else than the person has seen who agreed to the plan.

@@ -205,13 +205,10 @@ fn check(pod: &PodName) -> Result<()> {
     }
 }
 
-/// Reservations of other GPUs that could not be read or kept. The kubelet's plugin names the pods again.
+/// Reservations of other GPUs that could not be read or kept. The kubelet names pods and resource claims again.
 fn warn(wrong: &[Error]) {
     for error in wrong {
-        tracing::warn!(
-            "reservations of pods over a reboot: {}",
-            tranche_core::error::line(error)
-        );
+        tracing::warn!("reservations over a reboot: {}", tranche_core::error::line(error));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::commands::Commands;
 use super::mig::with_tools;
 use crate::control::nvml::Nvml;
-use crate::mig::{MigOrder, MigTools, OnDemandInstance, OnDemandInstances, Record, holders};
+use crate::mig::{MigOrder, MigTools, OnDemandInstance, OnDemandInstances, Record, gpus, holders};
 use tranche_core::broker::MigMakeAnswer;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result, line};
@@ -25,8 +25,7 @@ use tranche_state::renew;
 /// Returns an error if the policy allows none, or if no GPU has room for it.
 pub(super) fn make(commands: &Commands<'_>, profile: &MigProfile) -> Result<MigMakeAnswer> {
     let _one = lock(&commands.mig);
-    let read = planning::policy(&commands.options.policy)?;
-    let policy = read.map(|read| read.policy).unwrap_or_default();
+    let policy = planning::policy_or_none(&commands.options.policy)?;
     let made = with_tools(commands, false, |tools, nvml| {
         let gpus = candidates(commands, &policy, profile, nvml)?;
         let made = match unused(&gpus, profile, tools)? {
@@ -96,7 +95,7 @@ pub(super) fn on_demand_now(commands: &Commands<'_>, policy: &Policy, nvml: &Nvm
         .into_iter()
         .map(|gpu| &gpu.uuid)
         .collect();
-    let (mut gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
+    let mut gpus = gpus(nvml)?;
     gpus.retain(|gpu| allowed.contains(&&gpu.uuid) && can_be_made_on(gpu, policy));
     Ok(gpus)
 }
@@ -122,11 +121,11 @@ fn unused(gpus: &[MigGpu], profile: &MigProfile, tools: &MigTools<'_>) -> Result
     let is_it = |gpu: &MigGpu, one: &GpuInstance| gpu.profile(one.profile).is_some_and(|has| has.name == *profile);
     for gpu in gpus {
         for one in gpu.instances.iter().filter(|one| is_it(gpu, one)) {
-            if let [compute] = one.compute.as_slice()
-                && compute.uuid.is_some()
+            if one.compute.len() == 1
+                && let Some(found) = OnDemandInstance::of(gpu, one)
                 && !is_used(&holders, gpu, one)
             {
-                return Ok(OnDemandInstance::of(gpu, one));
+                return Ok(Some(found));
             }
         }
     }
@@ -170,16 +169,12 @@ pub(super) fn create_at(
     target.instances.sort_by_key(|one| one.placement);
     // It is recorded before the journal is removed: a broker that is killed forgets no instance.
     let now = apply(tools, target, Record::OnDemand(placement))?;
-    let made = now.iter().flat_map(|gpu| &gpu.instances);
-    let made = made.filter(|one| one.placement == placement);
-    let found = made.filter_map(|one| Some((one.id, one.compute.first()?))).next();
-    let found = found.and_then(|(id, compute)| Some((id, compute.id, compute.uuid.clone()?)));
-    let (instance, compute, uuid) =
-        found.ok_or_else(|| Error::failed(&profile.name, "was made, and the driver does not say its UUID"))?;
-    Ok(OnDemandInstance {
-        device: DeviceKey::mig(gpu.uuid.clone(), instance, compute),
-        uuid,
-    })
+    let made = now
+        .iter()
+        .flat_map(|gpu| gpu.instances.iter().map(move |one| (gpu, one)));
+    let mut made = made.filter(|(_, one)| one.placement == placement);
+    made.find_map(|(gpu, one)| OnDemandInstance::of(gpu, one))
+        .ok_or_else(|| Error::failed(&profile.name, "was made, and the driver does not say its UUID"))
 }
 
 fn apply(tools: &MigTools<'_>, target: ExactGpu, record: Record) -> Result<Vec<MigGpu>> {
@@ -217,7 +212,7 @@ pub(super) fn destroy_unused(tools: &MigTools<'_>, nvml: &Nvml) -> Result<bool> 
     let mut is_less = false;
     for made in OnDemandInstances::read(tools.state_dir)?.made {
         // Each time anew: the one before was perhaps on the same GPU.
-        let (gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
+        let gpus = gpus(nvml)?;
         let has = |one: &GpuInstance| {
             one.compute
                 .iter()

@@ -81,9 +81,7 @@ impl Turn for UsersTurn<'_> {
             claims,
             plan: &self.facts.plan,
         };
-        let reserved = reserve(self.commands, plan, reservation, &offer, &self.options)?;
-        let lost = || Refused::NoSuchClaim(reservation.name.clone());
-        Ok(reserved.into_iter().next().ok_or_else(lost)?)
+        reserve(self.commands, plan, reservation, &offer, &self.options)
     }
 }
 
@@ -97,7 +95,7 @@ pub(super) fn reserve<O: Offer>(
     reservation: &Reservation,
     offer: &WithinQuota<'_, O>,
     options: &WaitOptions<'_>,
-) -> Result<Vec<(Fit, Claim)>, ReserveError> {
+) -> Result<(Fit, Claim), ReserveError> {
     let attempt = plan.attempt(offer.claims, std::slice::from_ref(reservation), offer);
     let taken = |got: &Vec<(Fit, Claim)>| {
         let parts = got.iter();
@@ -110,7 +108,9 @@ pub(super) fn reserve<O: Offer>(
         taken: &taken,
         is_over_limit: |error| matches!(error, ReserveError::OverLimit(_)),
     };
-    commands.queue.take_turn(commands, offer.claims, &asked, options)
+    let reserved = commands.queue.take_turn(commands, offer.claims, &asked, options)?;
+    let lost = || Refused::NoSuchClaim(reservation.name.clone());
+    Ok(reserved.into_iter().next().ok_or_else(lost)?)
 }
 
 /// What makes a claim known, if the user may hold as much as was found for it.

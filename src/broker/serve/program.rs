@@ -90,10 +90,7 @@ fn reserved(
     };
     let label = reservation.wish.text();
     let reserved = reserve(commands, &plan, &reservation, &offer, options);
-    let reserved = reserved.map_err(|error| reserve_refused(options.peer.uid, &label, error))?;
-    let Some((_, claim)) = reserved.into_iter().next() else {
-        return Err(Error::failed(label, "was not reserved"));
-    };
+    let (_, claim) = reserved.map_err(|error| reserve_refused(options.peer.uid, &label, error))?;
     Ok((reservation.name, claim))
 }
 

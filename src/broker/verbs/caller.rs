@@ -23,11 +23,17 @@ impl Caller {
     /// # Errors
     /// Returns an error if it cannot be used or made.
     pub(crate) fn claims(self, state_dir: &Path) -> Result<Claims> {
-        let claims = Claims::open(state_dir)?;
-        Ok(match self {
+        Claims::open(state_dir)
+            .map(|claims| self.of(claims))
+            .map_err(Into::into)
+    }
+
+    /// `claims`, as the caller may change them.
+    pub(super) fn of(self, claims: Claims) -> Claims {
+        match self {
             Self::Root => claims,
             Self::User(uid) => claims.for_user(uid),
-        })
+        }
     }
 
     /// Whether the caller may see `claim`.

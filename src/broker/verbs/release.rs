@@ -24,7 +24,7 @@ pub enum WhatToRelease<'a> {
 }
 
 /// What was released.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Released {
     /// What was held.
     pub released: Vec<Held>,
@@ -49,14 +49,11 @@ pub fn release(
     unreadable: &mut Vec<Error>,
 ) -> Result<Released> {
     let Some(claims) = Claims::existing(state_dir)? else {
-        return Err(find(caller, what, &Books::default(), &mut caller.view(names, 0))
-            .err()
-            .unwrap_or_else(|| Error::failed("ledger", "does not exist")));
+        // Nothing is held, and so nothing can be meant.
+        find(caller, what, &Books::default(), &mut caller.view(names, 0))?;
+        return Ok(Released::default());
     };
-    let claims = match caller {
-        Caller::Root => claims,
-        Caller::User(uid) => claims.for_user(uid),
-    };
+    let claims = caller.of(claims);
     let mut view = caller.view(names, claims.uptime());
     for _ in 0..ATTEMPTS {
         let mut books = claims.books()?;

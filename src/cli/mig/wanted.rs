@@ -44,7 +44,7 @@ impl WantedArgs {
             .as_deref()
             .map(|file| self.read(file, view))
             .transpose()?;
-        let policy = planning::policy(policy)?.map(|read| read.policy).unwrap_or_default();
+        let policy = planning::policy_or_none(policy)?;
         let layouts = match read.as_deref() {
             Some(read) => read,
             None if self.layouts.is_empty() => &policy.mig_layouts,

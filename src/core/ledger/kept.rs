@@ -7,7 +7,7 @@
 use super::book::Book;
 use super::claim::{Claim, ClaimState};
 use super::directory::LedgerDirectory;
-use super::error::LedgerResult;
+use super::error::{LedgerError, LedgerResult};
 use super::holder::Holder;
 use super::record;
 use super::store::{Books, Ledger, Locked, NEW};
@@ -81,8 +81,7 @@ impl Ledger {
 
 impl Locked<'_> {
     /// Keeps the reservations of pods over a reboot, as they are in the ledger now. Returns what was wrong with files
-    /// of
-    /// other GPUs than those that are `needed`: damaged ones, which are set aside, and those that cannot be written.
+    /// of other GPUs than those that are `needed`: damaged ones, which are set aside, and those that cannot be written.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be read, or what is kept of a GPU that is `needed` cannot be written.
@@ -101,29 +100,21 @@ impl Locked<'_> {
         let Books {
             books: old, damaged, ..
         } = kept.books()?;
-        let (mut wrong, mut all_damaged): (Vec<Error>, Vec<Error>) = Default::default();
-        let mut note = |gpu: &GpuUuid, written: LedgerResult<()>| match written {
-            Err(error) if needed(gpu) => Err(error),
-            Err(error) => {
-                wrong.push(error.into());
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        };
-        for damaged in damaged {
-            if let Some(gpu) = &damaged.gpu {
-                note(gpu, kept.set_aside(gpu).map_err(Into::into))?;
-            }
-            all_damaged.push(damaged.error);
-        }
-        for book in reserved.iter().filter(|book| !old.contains(book)) {
-            note(&book.gpu, kept.write_to_disk(book).map_err(Into::into))?;
-        }
         let is_over = |old: &&Book| reserved.iter().all(|book| book.gpu != old.gpu);
-        for gone in old.iter().filter(is_over) {
-            note(&gone.gpu, kept.write(&Book::new(gone.gpu.clone())))?;
+        let aside = damaged.iter().filter_map(|damaged| damaged.gpu.as_ref());
+        let aside = aside.map(|gpu| (gpu, kept.set_aside(gpu).map_err(LedgerError::from)));
+        let changed = reserved.iter().filter(|book| !old.contains(book));
+        let changed = changed.map(|book| (&book.gpu, kept.write_to_disk(book).map_err(LedgerError::from)));
+        let over = old.iter().filter(is_over);
+        let over = over.map(|gone| (&gone.gpu, kept.write(&Book::new(gone.gpu.clone()))));
+        let mut wrong: Vec<Error> = Vec::new();
+        for (gpu, written) in aside.chain(changed).chain(over) {
+            match written {
+                Err(error) if needed(gpu) => return Err(error),
+                written => wrong.extend(written.err().map(Error::from)),
+            }
         }
-        wrong.append(&mut all_damaged);
+        wrong.extend(damaged.into_iter().map(|damaged| damaged.error));
         Ok(wrong)
     }
 
@@ -133,18 +124,20 @@ impl Locked<'_> {
     /// # Errors
     /// Returns an error if one cannot be written. What was kept before is kept then.
     pub(super) fn keep_first<'b>(&self, old: &'b [Book], new: &[Book]) -> LedgerResult<Vec<&'b Book>> {
-        let mut written = Vec::new();
-        let mut kept = None;
-        for (old, new) in old.iter().zip(new) {
+        let has_more = |(old, new): &(&Book, &Book)| {
             let (before, after) = (reservations(old), reservations(new));
-            if after.claims.iter().all(|claim| before.claims.contains(claim)) {
-                continue;
-            }
-            if kept.is_none() {
-                kept = self.ledger().kept(Missing::Make)?;
-            }
-            let Some(kept) = &kept else { continue };
-            if let Err(error) = kept.write_to_disk(&after) {
+            after.claims.iter().any(|claim| !before.claims.contains(claim))
+        };
+        let more: Vec<(&Book, &Book)> = old.iter().zip(new).filter(has_more).collect();
+        if more.is_empty() {
+            return Ok(Vec::new());
+        }
+        let kept = self.ledger().kept(Missing::Make)?;
+        let kept =
+            kept.ok_or_else(|| Error::failed(self.ledger().kept_in().display(), "was removed while it was created"))?;
+        let mut written = Vec::new();
+        for (old, new) in more {
+            if let Err(error) = kept.write_to_disk(&reservations(new)) {
                 self.keep_again(&written);
                 return Err(error.into());
             }

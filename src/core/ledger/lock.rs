@@ -21,6 +21,9 @@ const QUEUE: u32 = 3;
 /// How often a process that waits looks who holds the lock.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// When it looks first. Nearly always the lock is got before, without a look.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+
 /// The lock, held until this is dropped. The kernel opens it when its holder ends in any way.
 #[derive(Debug)]
 pub struct Lock {
@@ -108,7 +111,9 @@ impl Waiting {
         if let Some(holder) = holder
             && self.holder.is_none_or(|(before, _)| before != holder)
         {
-            self.holder = Some((holder, now));
+            // Nobody was seen before: it counts as the holder since the wait began, [`FIRST_LOOK`] ago.
+            let since = self.holder.map_or(self.began, |_| now);
+            self.holder = Some((holder, since));
         }
         let seen = self.holder.filter(|(seen, _)| holder == Some(*seen));
         let all = self.deadline.saturating_duration_since(now);
@@ -146,30 +151,24 @@ fn wait(directory: &LedgerDirectory, name: &str, file: OwnedFd, patience: &mut W
         drop(send.send(locked.map(|()| file)));
     });
     waiting.about(about.display(), "cannot be waited for")?;
+    let mut time = FIRST_LOOK.min(patience.one);
     loop {
+        match receive.recv_timeout(time) {
+            Ok(locked) => return locked.about(about.display(), "cannot be locked"),
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::failed(about.display(), "cannot be waited for")),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
         let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-        let holder = holder(&locks, status.st_dev, status.st_ino);
-        let look = patience.look(holder, Instant::now());
-        let time = match look {
-            Look::Wait(time) => time,
-            Look::Held(_) | Look::Queue => Duration::ZERO,
-        };
         let waited = patience.began.elapsed().as_secs();
-        match (receive.recv_timeout(time), look) {
-            (Ok(locked), _) => return locked.about(about.display(), "cannot be locked"),
-            (Err(RecvTimeoutError::Disconnected), _) => {
-                return Err(Error::failed(about.display(), "cannot be waited for"));
-            }
-            (Err(RecvTimeoutError::Timeout), Look::Wait(_)) => {}
-            (Err(RecvTimeoutError::Timeout), Look::Held(pid)) => {
+        match patience.look(holder(&locks, status.st_dev, status.st_ino), Instant::now()) {
+            Look::Wait(more) => time = more,
+            Look::Held(pid) => {
                 let who = pid.map_or_else(|| "a process that cannot be seen from here".to_owned(), describe);
-                let what = format!(
-                    "has been held for {} s by {who}",
-                    pid.map_or(waited, |_| patience.one.as_secs())
-                );
+                let seconds = pid.map_or(waited, |_| patience.one.as_secs());
+                let what = format!("has been held for {seconds} s by {who}");
                 return Err(Error::failed(about.display(), what).hint("end that process if it hangs"));
             }
-            (Err(RecvTimeoutError::Timeout), Look::Queue) => {
+            Look::Queue => {
                 let others = waiters(&locks, status.st_dev, status.st_ino).saturating_sub(1);
                 let what =
                     format!("was held by one process after another for {waited} s, and {others} others wait for it");
@@ -181,7 +180,7 @@ fn wait(directory: &LedgerDirectory, name: &str, file: OwnedFd, patience: &mut W
 
 /// How many processes wait for the lock on this file, in the text of `/proc/locks`.
 fn waiters(locks: &str, device: u64, inode: u64) -> usize {
-    let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    let file = locked_file(device, inode);
     let waits = |line: &&str| line.contains("-> FLOCK") && line.split_ascii_whitespace().any(|word| word == file);
     locks.lines().filter(waits).count()
 }
@@ -189,7 +188,7 @@ fn waiters(locks: &str, device: u64, inode: u64) -> usize {
 /// The process that holds a lock on this file, in the text of `/proc/locks` (proc(5)): a line each, like
 /// `1: FLOCK  ADVISORY  WRITE 4242 00:19:1234 0 EOF`; the line of a waiting process has `->` as its second word.
 pub(super) fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
-    let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    let file = locked_file(device, inode);
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match words.get(1..6)? {
@@ -197,6 +196,11 @@ pub(super) fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
             _ => None,
         }
     })
+}
+
+/// The name of a file in `/proc/locks`.
+fn locked_file(device: u64, inode: u64) -> String {
+    format!("{:02x}:{:02x}:{inode}", major(device), minor(device))
 }
 
 fn describe(pid: u32) -> String {

@@ -182,9 +182,7 @@ fn read(dir: &Path, name: &str) -> Result<Vec<Outage>> {
     if bytes.is_empty() {
         return Err(damaged("is empty"));
     }
-    let content = std::str::from_utf8(&bytes).map_err(|error| damaged("is damaged").from_source(error))?;
-    let content = sealed::open(content).ok_or_else(|| damaged("is damaged: its checksum is of another content"))?;
-    let file: File = serde_json::from_str(&content).map_err(|error| damaged("is damaged").from_source(error))?;
+    let file: File = sealed::parse(&bytes).map_err(|error| damaged("is damaged").from_source(error))?;
     match file.version {
         VERSION => Ok(file.devices),
         _ => Err(damaged("was written by a newer tranche")),

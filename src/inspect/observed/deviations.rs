@@ -6,7 +6,7 @@ use super::process::ProcessRow;
 use serde::Serialize;
 use tranche_core::types::Strategy;
 use tranche_plan::inventory::ComputeMode;
-use tranche_plan::share::{Method, Plan};
+use tranche_plan::share::Method;
 use tranche_state::controlled::DaemonState;
 use tranche_state::held::{Held, span};
 
@@ -70,8 +70,8 @@ impl Serialize for DeviationKind {
     }
 }
 
-/// All of them. `plan` is that of host.json.
-pub(super) fn find(observed: &Observed, plan: Option<&Plan>) -> Vec<Deviation> {
+/// All of them.
+pub(super) fn find(observed: &Observed) -> Vec<Deviation> {
     let mut found = Vec::new();
     for device in &observed.devices {
         let mut add = |kind, text| found.push(Deviation::of(&device.device, kind, text));
@@ -87,7 +87,7 @@ pub(super) fn find(observed: &Observed, plan: Option<&Plan>) -> Vec<Deviation> {
         }
     }
     for gpu in observed.gpus.iter().flatten() {
-        found.extend(of_mode(observed, gpu, plan));
+        found.extend(of_mode(observed, gpu));
     }
     found.extend(observed.claims.iter().filter_map(of_memory));
     found.extend(observed.claims.iter().filter_map(of_time));
@@ -131,7 +131,7 @@ impl Deviation {
 }
 
 /// A compute mode that does not fit what is held.
-fn of_mode(observed: &Observed, gpu: &DeviceUsage, plan: Option<&Plan>) -> Option<Deviation> {
+fn of_mode(observed: &Observed, gpu: &DeviceUsage) -> Option<Deviation> {
     let (key, mode) = (gpu.key.as_ref()?, gpu.mode()?);
     let device = observed.devices.iter().find(|device| device.key == *key)?;
     let is_default = gpu.compute_mode == Some(ComputeMode::Default);
@@ -147,7 +147,7 @@ fn of_mode(observed: &Observed, gpu: &DeviceUsage, plan: Option<&Plan>) -> Optio
             text,
         ));
     }
-    let split = plan?.devices.iter().find(|split| split.key == *key)?;
+    let split = observed.view.devices.shared().iter().find(|split| split.key == *key)?;
     let expects_exclusive = matches!(&split.method, Method::Mps(mps) if mps.exclusive_process);
     let by_mps = |held: &Held| held.key == *key && held.strategy == Strategy::Mps && held.is_in_use();
     let is_exclusive = gpu.compute_mode == Some(ComputeMode::ExclusiveProcess);

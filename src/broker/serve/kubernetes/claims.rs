@@ -3,15 +3,15 @@
 //!
 //! All of it may be done again at any time: after a reboot the specification is gone, and the kubelet asks again.
 
-use super::Commands;
 use super::given_up::GivenUp;
 use super::instances::ClaimInstances;
+use super::{Commands, warn};
 use crate::facts::Facts;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
-use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{KubernetesObject, OutOfService};
 use tranche_core::types::{CdiKind, DeviceKey, HostPath, Promise};
 use tranche_plan::cdi::build;
@@ -233,12 +233,5 @@ fn check(claim: &KubernetesObject, devices: &[AllocatedDevice]) -> Result<()> {
             claim,
             format!("has {many} devices, and Kubernetes allocates at most {MOST_DEVICES}"),
         )),
-    }
-}
-
-/// Reservations of other GPUs that could not be read or kept.
-fn warn(wrong: &[Error]) {
-    for error in wrong {
-        tracing::warn!("reservations of resource claims over a reboot: {}", line(error));
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{Commands, Faults};
 use crate::facts::Facts;
-use crate::mig::OnDemandInstances;
+use crate::mig::{OnDemandInstances, gpus};
 use crate::serve::on_demand::can_be_made_on;
 use std::collections::BTreeSet;
 use tranche_core::claims::just_made_for;
@@ -33,8 +33,7 @@ pub(in crate::serve) struct DividedGpus {
 /// # Errors
 /// Returns an error if the policy or the ledger cannot be read, or the driver does not answer.
 pub(super) fn divided_gpus(commands: &Commands<'_>, facts: &Facts, faults: &Faults<'_>) -> Result<DividedGpus> {
-    let policy = planning::policy(&commands.options.policy)?;
-    let policy = policy.map(|read| read.policy).unwrap_or_default();
+    let policy = planning::policy_or_none(&commands.options.policy)?;
     let mut meant = on_demand_gpus(&policy, &facts.inventory);
     meant.retain(|gpu| facts.plan.kubernetes.gives_instances_of(gpu));
     if meant.is_empty() {
@@ -45,7 +44,7 @@ pub(super) fn divided_gpus(commands: &Commands<'_>, facts: &Facts, faults: &Faul
         return last.ok_or_else(|| Error::failed("MIG", "a layout is being changed").hint("try again"));
     };
     let nvml = commands.control.driver()?.nvml;
-    let (now, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
+    let now = gpus(&nvml)?;
     let made = OnDemandInstances::read(commands.state_dir())?;
     let mut found = DividedGpus::default();
     for gpu in meant {

@@ -33,11 +33,7 @@ impl GivenUp {
     pub(super) fn read(state_dir: &Path) -> Result<Self> {
         let path = state_dir.join(FILE);
         let times = match std::fs::read(&path) {
-            Ok(bytes) => {
-                let text = std::str::from_utf8(&bytes).ok().and_then(sealed::open);
-                let times = text.and_then(|text| serde_json::from_str(&text).ok());
-                times.unwrap_or_default()
-            }
+            Ok(bytes) => sealed::parse(&bytes).unwrap_or_default(),
             Err(e) if e.kind() == ErrorKind::NotFound => BTreeMap::new(),
             Err(e) => return Err(e).about(path.display(), "cannot be read"),
         };

@@ -60,8 +60,7 @@ impl<'a> ClaimInstances<'a> {
     }
 
     fn make_all(&mut self, commands: &Commands<'_>, inventory: &Inventory, whom: &str, wanted: &[&str]) -> Result<()> {
-        let policy = planning::policy(&commands.options.policy)?;
-        let policy = policy.map(|read| read.policy).unwrap_or_default();
+        let policy = planning::policy_or_none(&commands.options.policy)?;
         with_tools(commands, false, |tools, nvml| {
             let look = || on_demand_now(commands, &policy, nvml);
             give_up_lost(tools, &policy, inventory, &look()?)?;

@@ -125,8 +125,7 @@ fn missing(configuration: &Configuration, gpus: &[NodeGpu<'_>], mode_only: bool)
 /// Refuses what the next boot would change again, because the policy says something else. It is found before anything
 /// changes: the change has several steps.
 pub(super) fn check(at: &ViewArgs, layouts: &[Layout], view: &MigView, what: PolicyCheck) -> Result<()> {
-    let read = planning::policy(&at.at.options().policy)?;
-    let policy = read.map(|read| read.policy).unwrap_or_default();
+    let policy = planning::policy_or_none(&at.at.options().policy)?;
     Ok(check_policy(layouts, &policy, &view.gpus, what)?)
 }
 
