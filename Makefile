@@ -11,6 +11,8 @@
 #                   read the difference
 # make attack       runs only the attack suite, and prints its table
 # make attack-long SECONDS=60   the same; each race runs for this many seconds
+# make model SECONDS=3600   tries everything at once at random: root, users, pods, a broker that is killed, full disks, boots;
+#                   prints its seed and a table, and makes a failure small (SEED=1 begins with that one)
 # make mutants      changes root, hook and ledger in every small way, and shows the changes that no test notices
 #                   (hours); MUTANTS=ledger changes only the ledger
 # make test-vm      boots a machine with systemd and cgroup v2 under emulation, and checks there engines, the units and a
@@ -90,7 +92,7 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: quick build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-real-mps test-engines test-real-driver bless attack attack-long mutants test-vm bench fuzz lint packages
+.PHONY: quick build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-real-mps test-engines test-real-driver bless attack attack-long model mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
 
@@ -191,6 +193,11 @@ attack: packages oci
 
 attack-long: packages oci
 	@TRANCHE_TEST_RACE_SECONDS=$(SECONDS) $(STATIC) CARGO="$(CARGO)" tests/bed/run-tests.sh attacks
+
+# Another seed each time, which is printed.
+model: rust packages
+	TRANCHE_TEST_SEED=$${SEED:-$$(date +%s)} TRANCHE_TEST_MODEL_SECONDS=$(SECONDS) \
+	    $(CARGO) test --all-features --test model -- --nocapture
 
 # tests/mutants/survivors.md lists the mutants that survived, and why. SHARD=0/8 runs a part of each directory, and
 # MUTANTS=ledger one directory. For each directory, the quick tests that can notice a change of it run.

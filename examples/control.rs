@@ -54,11 +54,7 @@ fn run(arguments: &[String]) -> Result<()> {
         systemctl: None,
         nvml_patience: Duration::from_secs(60),
     };
-    let facts = Arc::new(Facts {
-        inventory,
-        plan,
-        hook: HostPath::root(),
-    });
+    let facts = Arc::new(Facts::new(inventory, Arc::new(plan), HostPath::root()));
     let control = Control::open(options, Arc::new(Fixed(facts)))?;
     match act.as_str() {
         "prepare" => control.prepare(&device),

@@ -2,10 +2,10 @@
 
 use crate::chance::Chance;
 use crate::invariants::Watch;
-use crate::world::{Wanted, World};
+use crate::world::{Wanted, World, user_of};
 use std::time::Duration;
 use tranche_plan::policy::QueueSettings;
-use tranche_plan::queue::{FairQueue, QueueTimes, RequestNumber, Served, UsedLately};
+use tranche_plan::queue::{FairQueue, QueueTimes, RequestNumber, UsedLately};
 
 const DEVICES: usize = 8;
 const USERS: u32 = 500;
@@ -119,8 +119,7 @@ impl Day {
             // Some users ask more often than others: a quarter of them makes half of the requests.
             let user = (chance.next().powi(2) * f64::from(USERS)) as u32;
             let wanted = Wanted {
-                user,
-                served: Served::Usual,
+                requester: user_of(user),
                 of: (0..DEVICES).collect(),
                 number: one_of(&SIZES, &mut chance),
                 hold: Duration::from_secs(one_of(&HOLDS, &mut chance) * 60),
@@ -170,7 +169,7 @@ pub(crate) fn run_requests(
 ) -> World {
     let times = order.times();
     let mut world = World::new(devices);
-    let mut queue = FairQueue::new(times, devices);
+    let mut queue = FairQueue::new(times, devices, false);
     let mut used = UsedLately::new(QueueSettings::default().half_life.get());
     let mut watch = Watch::new(times, longest_hold);
     let mut left = (0..).zip(requests).peekable();

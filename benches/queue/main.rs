@@ -36,7 +36,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 // What the world takes from its parent.
-use tranche_plan::queue::{Attempted, FairQueue, Grants, QueueTimes, RequestNumber, Served, UsedLately};
+use tranche_plan::queue::{
+    Attempted, FairQueue, Free, Grants, QueueTimes, RequestNumber, Requester, Served, UsedLately,
+};
 use world::request_for_both;
 
 /// The load of the table: what would be held on average if each request were served at once, as a part of all devices.

@@ -3,9 +3,8 @@
 
 use crate::chance::Chance;
 use crate::day::{Order, run_requests};
-use crate::world::Wanted;
+use crate::world::{Wanted, user_of};
 use std::time::Duration;
-use tranche_plan::queue::Served;
 
 const GPUS: usize = 3;
 
@@ -44,8 +43,7 @@ pub(crate) struct TeamOutcome {
 fn requests(seed: u64, jobs: usize) -> Vec<(Duration, Wanted)> {
     let mut chance = Chance(seed);
     let wanted = |user: u32, number: usize, minutes: u64| Wanted {
-        user,
-        served: Served::Usual,
+        requester: user_of(user),
         of: (0..GPUS).collect(),
         number,
         hold: Duration::from_secs(minutes * 60),
@@ -86,8 +84,8 @@ pub(crate) fn run(days: u64, jobs: usize, order: Order) -> TeamOutcome {
                 .saturating_sub(requests[served.number as usize].0)
                 .as_secs_f64()
                 / 60.0;
-            match (served.wanted.user, served.wanted.number) {
-                (user, _) if user == DEVELOPERS - 1 => of_sweep.push(wait),
+            match (served.wanted.requester.user(), served.wanted.number) {
+                (user, _) if user == Some(DEVELOPERS - 1) => of_sweep.push(wait),
                 (_, 1) => of_nine.push(wait),
                 _ => for_two.push(wait),
             }

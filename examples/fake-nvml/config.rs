@@ -62,12 +62,26 @@ pub(crate) struct Faults {
     /// The errors of functions on every device.
     #[serde(default)]
     pub(crate) errors: BTreeMap<String, String>,
-    /// This function does nothing: the process that started this one is killed, and this one ends.
-    #[serde(default)]
-    pub(crate) kills_parent: Option<String>,
+    /// At one call, the process that started this one is killed, and this one ends.
+    pub(crate) kills_parent: Option<Kill>,
     /// What becomes of the limit of a cgroup that is set without an error.
     #[serde(default)]
     pub(crate) cgroup_limits: CgroupLimits,
+}
+
+/// At which call a process is killed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Kill {
+    /// Each call of whatever process appends the name of its function here, in a line, and a kill `killed PID`.
+    pub(crate) calls: PathBuf,
+    /// Only calls of this function are counted.
+    pub(crate) function: Option<String>,
+    /// How many calls come before.
+    pub(crate) spared: usize,
+    /// Whether the call is made before.
+    #[serde(default)]
+    pub(crate) after: bool,
 }
 
 #[derive(Debug, Default, Deserialize, PartialEq, Eq, Clone, Copy)]

@@ -5,7 +5,7 @@ use nvml_wrapper_sys::bindings::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -169,16 +169,58 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce(Call) -> Answer) -> nvm
     };
     let call = Call { name, world };
     std::thread::sleep(std::time::Duration::from_millis(world.config.faults.delay_ms));
-    if world.config.faults.kills_parent.as_deref() == Some(name) {
-        // SAFETY: neither takes anything of this process's memory.
-        unsafe {
-            libc::kill(libc::getppid(), libc::SIGKILL);
-            libc::_exit(1);
-        }
+    let kill = world
+        .config
+        .faults
+        .kills_parent
+        .as_ref()
+        .filter(|kill| kill.is_at(name));
+    if let Some(kill) = kill.filter(|kill| !kill.after) {
+        kill.kill_parent();
     }
-    match call.told(&world.config.faults.errors).and_then(|()| body(call)) {
+    let answer = call.told(&world.config.faults.errors).and_then(|()| body(call));
+    if let Some(kill) = kill {
+        kill.kill_parent();
+    }
+    match answer {
         Ok(()) => nvmlReturn_enum_NVML_SUCCESS,
         Err(error) => error,
+    }
+}
+
+impl config::Kill {
+    /// Counts this call of the function `name`. Returns whether it is the one.
+    fn is_at(&self, name: &str) -> bool {
+        if self.function.as_ref().is_some_and(|function| function != name) {
+            return false;
+        }
+        let is_it = || {
+            let end = usize::try_from(self.append(name)?).map_err(std::io::Error::other)?;
+            // Other processes call at the same time.
+            let all = std::fs::read(&self.calls)?;
+            let lines = all.iter().take(end).filter(|byte| **byte == b'\n').count();
+            Ok::<_, std::io::Error>(lines == self.spared + 1)
+        };
+        is_it().unwrap_or(false)
+    }
+
+    /// Appends a line. Returns where it ends.
+    fn append(&self, line: &str) -> std::io::Result<u64> {
+        let mut calls = OpenOptions::new().append(true).create(true).open(&self.calls)?;
+        calls.write_all(format!("{line}\n").as_bytes())?;
+        calls.stream_position()
+    }
+
+    /// Kills the process that started this one, and ends this one. It is said before, because this one may end with it.
+    fn kill_parent(&self) -> ! {
+        // SAFETY: it takes nothing of this process's memory.
+        let parent = unsafe { libc::getppid() };
+        let said = self.append(&format!("killed {parent}"));
+        // SAFETY: as above.
+        unsafe {
+            libc::kill(parent, libc::SIGKILL);
+            libc::_exit(if said.is_ok() { 1 } else { 2 })
+        }
     }
 }
 

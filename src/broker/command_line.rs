@@ -78,6 +78,7 @@ impl BrokerOptions {
         let look = &host.discovery;
         for (name, directories) in [
             ("library-search-path", &look.library_search_paths),
+            ("program-search-path", &look.program_search_paths),
             ("config-search-path", &look.config_search_paths),
             ("more-program-dir", &look.more_program_dirs),
             ("more-config-dir", &look.more_config_dirs),
@@ -138,6 +139,7 @@ impl BrokerCommand {
                 Long("sys-root") => roots.sys_root = Some(value(&mut parser)?.into()),
                 Long("inventory") => options.at.host.inventory = Some(text(&mut parser)?),
                 Long("library-search-path") => look.library_search_paths.push(directory(&mut parser)?),
+                Long("program-search-path") => look.program_search_paths.push(directory(&mut parser)?),
                 Long("config-search-path") => look.config_search_paths.push(directory(&mut parser)?),
                 Long("more-program-dir") => look.more_program_dirs.push(directory(&mut parser)?),
                 Long("more-config-dir") => look.more_config_dirs.push(directory(&mut parser)?),

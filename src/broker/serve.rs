@@ -9,6 +9,7 @@
 
 mod activation;
 mod answer;
+mod beyond;
 mod commands;
 mod connection;
 mod entry;
@@ -33,7 +34,8 @@ pub use socket::Socket;
 
 use crate::control::MachineControl;
 use crate::facts::HostFacts;
-use crate::mig::OnDemandInstances;
+use crate::mig::{MigJournal, OnDemandInstances, SavedLayouts};
+use beyond::{BeyondPlaces, GivenBack};
 use commands::Commands;
 use limits::{ConnectionPlace, ConnectionPlaces};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -50,9 +52,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Result, line};
+use tranche_protocol::Request;
 use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::out_of_service;
 use tranche_state::planning::PolicyOptions;
+use tranche_state::restore_failures::RestoreFailures;
+use tranche_state::state_file;
 
 /// How a broker serves.
 #[derive(Debug, Clone)]
@@ -74,6 +79,34 @@ pub struct ServeOptions {
 /// How long a failing accept(2) is left alone, for example while all file descriptors are in use.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Gives the files of an earlier version checksums, of those that live for long. The others are soon written again.
+fn add_checksums(state_dir: &Path) {
+    let paths = [
+        SavedLayouts::path(state_dir),
+        OnDemandInstances::path(state_dir),
+        MigJournal::path(state_dir),
+        RestoreFailures::path(state_dir),
+    ];
+    let added = paths.iter().map(|path| state_file::add_checksum(path));
+    for error in added
+        .chain([out_of_service::add_checksum(state_dir)])
+        .filter_map(Result::err)
+    {
+        tracing::warn!("{}", line(&error));
+    }
+}
+
+/// Keeps again over a reboot what the ledger has: what was kept may be damaged since.
+fn keep_again(state_dir: &Path) {
+    let kept = || match Claims::existing(state_dir)? {
+        None => Ok(Vec::new()),
+        Some(claims) => claims.lock()?.keep(|_| false),
+    };
+    for error in kept().unwrap_or_else(|error| vec![error.into()]) {
+        tracing::warn!("reservations over a reboot: {}", line(&error));
+    }
+}
+
 /// Serves requests on `socket` until `stop` can be read, or until there is nothing to do for long enough. Requests that
 /// have begun are finished. What was changed of the machine stays as it is, and the next broker continues with it.
 ///
@@ -92,9 +125,7 @@ pub fn serve(
     if let Err(error) = hold::thaw_left(&options.state_dir) {
         tracing::warn!("{}", line(&error));
     }
-    if let Err(error) = out_of_service::add_checksum(&options.state_dir) {
-        tracing::warn!("{}", line(&error));
-    }
+    add_checksums(&options.state_dir);
     // A byte wakes the thread that watches; when writing ends, the thread ends.
     let (wake, woken) = UnixStream::pair().about("broker", "cannot make a pair of sockets")?;
     for end in [&wake, &woken] {
@@ -107,7 +138,7 @@ pub fn serve(
         stop,
         idle: options.idle,
         serving: ConnectionPlaces::to_serve(),
-        refusing: ConnectionPlaces::to_refuse(),
+        giving_back: ConnectionPlaces::to_give_back(),
         accounts: &accounts,
         commands: &commands,
         state_dir: &options.state_dir,
@@ -118,6 +149,7 @@ pub fn serve(
     socket.ready();
     let served = thread::scope(|threads| {
         threads.spawn(|| ticker::run(&commands, &woken));
+        threads.spawn(|| keep_again(commands.state_dir()));
         threads.spawn(|| mig::recover(&commands));
         threads.spawn(|| queue::run(&commands));
         threads.spawn({
@@ -134,8 +166,8 @@ pub fn serve(
                         *last = Instant::now();
                     }
                 }
-                Connection::Refuse(peer, place) => {
-                    connection::refuse(&stream, &peer, commands);
+                Connection::GiveBack(peer, place, request) => {
+                    connection::give_back(&stream, &peer, commands, request);
                     drop(place);
                 }
             };
@@ -165,7 +197,8 @@ pub fn thaw_left(state_dir: &Path) -> Result<()> {
 /// What is done with a connection.
 enum Connection<'d> {
     Serve(BrokerClient, ConnectionPlace<'d>),
-    Refuse(BrokerClient, ConnectionPlace<'d>),
+    /// Of a client with too many others.
+    GiveBack(BrokerClient, ConnectionPlace<'d>, Request),
 }
 
 /// Where clients come in.
@@ -174,7 +207,7 @@ struct Door<'s> {
     stop: BorrowedFd<'s>,
     idle: Option<Duration>,
     serving: ConnectionPlaces,
-    refusing: ConnectionPlaces,
+    giving_back: ConnectionPlaces,
     accounts: &'s Accounts,
     commands: &'s Commands<'s>,
     state_dir: &'s Path,
@@ -185,25 +218,31 @@ struct Door<'s> {
 impl Door<'_> {
     /// Accepts connections, and gives each to `begin` for which there is a place.
     fn open<'d>(&'d self, begin: &dyn Fn(UnixStream, Connection<'d>)) -> Result<()> {
+        let mut beyond = BeyondPlaces::default();
         loop {
             let timeout = match self.next_look() {
                 Look::End => return Ok(()),
                 Look::In(time) => time,
             };
-            let mut fds = [
+            let timeout = beyond.until().map_or(timeout, |until| sooner(timeout, until));
+            let mut fds = vec![
                 PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.stop, PollFlags::POLLIN),
             ];
+            fds.extend(beyond.watched());
             match poll(&mut fds, timeout) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(e) => return Err(e).about("broker", "cannot wait for requests"),
             }
-            let [_, stopping] = fds;
-            if stopping.revents().is_some_and(|events| !events.is_empty()) {
+            let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+            if ready.get(1).copied().unwrap_or(false) {
                 return Ok(());
             }
+            for given_back in beyond.read(ready.get(2..).unwrap_or_default()) {
+                self.take_back(given_back, begin);
+            }
             match self.socket.accept() {
-                Ok(stream) => self.admit(stream, begin),
+                Ok(stream) => self.admit(stream, begin, &mut beyond),
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
                 Err(e) => {
@@ -234,22 +273,44 @@ impl Door<'_> {
             },
             false => left,
         };
-        Look::In(PollTimeout::try_from(time.max(PAUSE)).unwrap_or(PollTimeout::MAX))
+        Look::In(timeout_of(time.max(PAUSE)))
     }
 
-    fn admit<'d>(&'d self, stream: UnixStream, begin: &dyn Fn(UnixStream, Connection<'d>)) {
+    fn admit<'d>(&'d self, stream: UnixStream, begin: &dyn Fn(UnixStream, Connection<'d>), beyond: &mut BeyondPlaces) {
         // One whose other end is unknown gets nothing.
         let Ok(peer) = BrokerClient::of(&stream) else { return };
         // Nothing is waited for here: a uid whose owner is still unknown has the places of all such uids.
         let account = self.accounts.already_known(peer.uid);
-        if let Some(place) = self.serving.take(account) {
-            begin(stream, Connection::Serve(peer, place));
-        } else if let Some(place) = self.refusing.take(account) {
-            begin(stream, Connection::Refuse(peer, place));
-        } else {
-            connection::turn_away(&stream);
+        match self.serving.take(account) {
+            Some(place) => begin(stream, Connection::Serve(peer, place)),
+            None => beyond.add(stream, peer, account),
         }
     }
+
+    fn take_back<'d>(&'d self, given_back: GivenBack, begin: &dyn Fn(UnixStream, Connection<'d>)) {
+        let GivenBack {
+            stream,
+            peer,
+            account,
+            request,
+        } = given_back;
+        match self.giving_back.take(account) {
+            Some(place) => begin(stream, Connection::GiveBack(peer, place, request)),
+            None => connection::turn_away(&stream),
+        }
+    }
+}
+
+/// This time, or the longest that the kernel waits.
+fn timeout_of(time: Duration) -> PollTimeout {
+    PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX)
+}
+
+/// `timeout`, or the time to `until`, if that is sooner.
+fn sooner(timeout: PollTimeout, until: Instant) -> PollTimeout {
+    // The kernel counts whole milliseconds, and is not asked again before the time has come.
+    let left = timeout_of(until.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
+    if timeout.is_none() { left } else { left.min(timeout) }
 }
 
 /// What the door does next.

@@ -48,8 +48,18 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let options = args.at.options();
     let subject = || gather::subject(&options, &args.specs.spec_dirs, &args.engines.options());
     let mut results = examine(&subject()?);
-    if args.fix && fix(&options, args.specs.spec_dirs.last(), &results)? {
-        results = examine(&subject()?);
+    if args.fix {
+        let found = faults(&results);
+        let mut run = Vec::new();
+        // What one command corrects may let another one do its work.
+        while fix(&options, args.specs.spec_dirs.last(), &results, &mut run)? {
+            results = examine(&subject()?);
+        }
+        let next = first(&results).filter(|_| faults(&results) == found);
+        if let Some((check, fault)) = next {
+            let (why, fix) = (if run.is_empty() { WITHOUT_COMMAND } else { "" }, fault.fix.text());
+            out::note(format_args!("--fix: nothing was corrected{why}; next, {check}: {fix}"));
+        }
     }
     let wrong = results
         .iter()
@@ -66,6 +76,27 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         0 => ExitCode::SUCCESS,
         _ => out::code(Kind::Found),
     })
+}
+
+/// Why nothing was corrected if no command was run.
+const WITHOUT_COMMAND: &str = ", because each fix needs a person";
+
+/// What was found, in a form that can be compared.
+fn faults(results: &[CheckResult]) -> Vec<Trouble> {
+    let faults = results.iter().filter_map(|one| one.diagnosis.fault());
+    faults.cloned().collect()
+}
+
+/// What a person should correct first.
+fn first(results: &[CheckResult]) -> Option<(&str, &Trouble)> {
+    let faults = || {
+        results
+            .iter()
+            .filter_map(|one| Some((one.check, one.diagnosis.fault()?, &one.diagnosis)))
+    };
+    let wrong = faults().find(|(_, _, diagnosis)| matches!(diagnosis, Diagnosis::Wrong(_)));
+    let next = wrong.or_else(|| faults().next());
+    next.map(|(check, fault, _)| (check, fault))
 }
 
 /// The page for people.
@@ -114,12 +145,17 @@ fn page(results: &[CheckResult], all: bool) -> String {
     page
 }
 
-/// Runs the commands that correct what was found and can do no harm, each once. Returns whether there was one.
-/// `output_dir` is where specifications are written.
+/// Runs the commands that correct what was found and can do no harm, except those in `run`, to which they are added.
+/// Returns whether there was one. `output_dir` is where specifications are written.
 ///
 /// # Errors
 /// Returns an error if this is not the machine that was examined, or if this program cannot be started.
-fn fix(options: &PlanOptions, output_dir: Option<&PathBuf>, results: &[CheckResult]) -> Result<bool> {
+fn fix(
+    options: &PlanOptions,
+    output_dir: Option<&PathBuf>,
+    results: &[CheckResult],
+    run: &mut Vec<Vec<&'static str>>,
+) -> Result<bool> {
     if !options.host.is_here() {
         let error = Error::usage(
             "--fix",
@@ -127,10 +163,10 @@ fn fix(options: &PlanOptions, output_dir: Option<&PathBuf>, results: &[CheckResu
         );
         return Err(error.into());
     }
-    let mut commands: Vec<&[&str]> = Vec::new();
+    let mut commands: Vec<Vec<&'static str>> = Vec::new();
     for fault in results.iter().filter_map(|one| one.diagnosis.fault()) {
-        let command = fault.fix.safe_arguments();
-        if !command.is_empty() && !commands.contains(&command) {
+        let command = fault.fix.safe_arguments().to_vec();
+        if !command.is_empty() && !commands.contains(&command) && !run.contains(&command) {
             commands.push(command);
         }
     }
@@ -158,5 +194,7 @@ fn fix(options: &PlanOptions, output_dir: Option<&PathBuf>, results: &[CheckResu
             out::note(format_args!("tranche {} failed", command.join(" ")));
         }
     }
-    Ok(!commands.is_empty())
+    let has_run = !commands.is_empty();
+    run.extend(commands);
+    Ok(has_run)
 }

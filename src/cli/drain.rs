@@ -5,7 +5,6 @@ use crate::sharing::SharingArgs;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tranche_core::error::{Error, Result as CoreResult};
 use tranche_core::ledger::Outage;
 use tranche_core::types::DeviceSelector;
@@ -13,7 +12,7 @@ use tranche_host::examine;
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::Inventory;
 use tranche_state::held::{self, root_only};
-use tranche_state::out_of_service::{self, NamedDevice};
+use tranche_state::out_of_service::{self, DrainTime, NamedDevice};
 use tranche_state::renew;
 
 /// The name that stands for every device.
@@ -75,11 +74,7 @@ impl WhichArgs {
 
 pub(super) fn drain(args: &DrainArgs) -> Result<ExitCode> {
     let state_dir = &args.host.state.state_dir;
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
-    let from = args.at.as_deref().map(out_of_service::when).transpose()?.unwrap_or(now);
+    let time = DrainTime::of(args.at.as_deref())?;
     if let Some(reason) = &args.reason {
         out_of_service::check_reason(reason)?;
     }
@@ -88,7 +83,7 @@ pub(super) fn drain(args: &DrainArgs) -> Result<ExitCode> {
     if devices.is_empty() {
         bail!(Error::usage("device all", "this host has no GPU"));
     }
-    let done = out_of_service::drain(state_dir, &devices, from, args.reason.as_deref())?;
+    let done = out_of_service::drain(state_dir, &devices, time, args.reason.as_deref())?;
     for (device, (outage, before)) in devices.iter().zip(&done) {
         let before = before.as_ref().filter(|before| *before != outage);
         let before = before.map_or_else(String::new, |before| format!("; it was {before}"));

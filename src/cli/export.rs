@@ -129,10 +129,9 @@ fn of_share(names: &[String], inventory: &Inventory, sharing: &Sharing) -> Resul
 
 /// The shares that serve the wish on an unused device. Those of equal size have equal variables.
 fn chosen(split: &SplitDevice, wish: &Wish) -> Vec<ShareName> {
-    let further = split.shares.iter().map(|share| &share.name);
-    let further = further.filter(|name| !wish.names.contains(name));
+    let further = split.shares.names().filter(|name| !wish.names.contains(name));
     let count = wish.shares.unwrap_or(0);
-    wish.names.iter().chain(further.take(count)).cloned().collect()
+    wish.names.iter().cloned().chain(further.take(count)).collect()
 }
 
 /// What a path of this host is.

@@ -22,6 +22,15 @@ pub struct LookArgs {
         value_delimiter = ':'
     )]
     pub library_search_paths: Vec<HostPath>,
+    /// Search the host's directory DIR for the driver's programs instead of the usual directories and those beside its
+    /// libraries (may be repeated)
+    #[arg(
+        long = "program-search-path",
+        value_name = "DIR",
+        env = "TRANCHE_PROGRAM_SEARCH_PATHS",
+        value_delimiter = ':'
+    )]
+    pub program_search_paths: Vec<HostPath>,
     /// Search the host's directory DIR for the driver's configuration files instead of the usual directories (may be
     /// repeated)
     #[arg(
@@ -31,7 +40,7 @@ pub struct LookArgs {
         value_delimiter = ':'
     )]
     pub config_search_paths: Vec<HostPath>,
-    /// Include 32-bit libraries
+    /// Include 32-bit libraries, and the configuration of Vulkan for them
     #[arg(long, env = "TRANCHE_COMPAT32")]
     pub compat32: bool,
     /// Do not use NVML, the driver's library: examine only /proc and /dev
@@ -69,6 +78,7 @@ impl HostArgs {
                 deadline: how.nvml_deadline,
                 waiting: super::progress::waiting,
                 library_search_paths: how.library_search_paths.clone(),
+                program_search_paths: how.program_search_paths.clone(),
                 config_search_paths: how.config_search_paths.clone(),
                 more_program_dirs: dirs("PATH"),
                 more_config_dirs: dirs("XDG_DATA_DIRS"),

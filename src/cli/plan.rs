@@ -25,6 +25,6 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let (inventory, sharing) = planning::required(&options)?;
     let earlier = earlier(&inventory, Some(&sharing.plan), &options.state_dir)?;
     earlier.all_lines().for_each(out::note);
-    out::either(args.json, &sharing.plan, || text::of(&inventory, &sharing))?;
+    out::either(args.json, &*sharing.plan, || text::of(&inventory, &sharing))?;
     Ok(ExitCode::SUCCESS)
 }

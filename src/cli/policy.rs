@@ -60,6 +60,8 @@ struct PolicyReport {
     held: Vec<String>,
     /// Keys without effect, and choices that were made between two entries.
     warnings: Vec<String>,
+    /// For each entry of the policy that limits users, how much and for how long they may hold something.
+    limits: Vec<String>,
     /// How many devices the policy splits on this host.
     split_devices: usize,
     /// Into how many shares.
@@ -122,6 +124,7 @@ impl PolicyReport {
             Err(error) => return refused(report, error),
         };
         report.warnings.extend(read.warnings);
+        report.limits = read.policy.users.limits();
         if options.host.is_here() {
             let accounts = Accounts::new(AccountSources::default());
             report.warnings.extend(accounts.without_effect(&read.policy.users));
@@ -153,8 +156,12 @@ impl PolicyReport {
         if lines.clone().next().is_some() {
             return lines.map(|line| format!("{line}\n")).collect();
         }
+        let limits: String = self.limits.iter().map(|line| format!("{line}\n")).collect();
         if !self.gpu_found {
-            return format!("{}: valid; not planned, because this host has no GPU\n", self.file);
+            return format!(
+                "{}: valid; not planned, because this host has no GPU\n{limits}",
+                self.file
+            );
         }
         let mut parts = Vec::new();
         if self.split_devices > 0 || self.dedicated_devices == 0 {
@@ -170,6 +177,6 @@ impl PolicyReport {
                 tranche_core::text::counted(self.dedicated_devices, "device")
             ));
         }
-        format!("{}: valid; {}\n", self.file, parts.join(", "))
+        format!("{}: valid; {}\n{limits}", self.file, parts.join(", "))
     }
 }

@@ -5,6 +5,7 @@
 //! its options in one file: how they are written, how they are parsed, and which of them are paths of the host or of
 //! the container.
 
+mod bound_path;
 mod claim;
 mod in_service;
 mod link;
@@ -14,7 +15,8 @@ mod options;
 mod prepare;
 mod release;
 
-pub use claim::{ClaimCall, OwnNode, Siblings};
+pub use bound_path::BoundPath;
+pub use claim::{ClaimCall, Siblings};
 pub use in_service::InServiceCall;
 pub use moved::with_moved_paths;
 pub use nvidia::{NvidiaCall, NvidiaHook};

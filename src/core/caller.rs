@@ -8,7 +8,7 @@
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, getppid};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 /// The variable by which podman and CRI-O tell conmon the descriptor through which it reports that the container was
 /// created (conmon, `src/conmon.c` and `src/utils.c`). The engine has the other end.
@@ -66,14 +66,19 @@ impl Callers {
         if getppid() != self.parent {
             return true;
         }
-        let processes = self.processes.iter().map(|process| (process, PollFlags::POLLIN));
-        // Without an event that is asked for: POLLHUP and POLLERR are reported in any case (poll(2)).
-        let engine = self.engine.iter().map(|engine| (engine, PollFlags::empty()));
-        let mut fds: Vec<PollFd<'_>> = processes
-            .chain(engine)
-            .map(|(fd, events)| PollFd::new(fd.as_fd(), events))
-            .collect();
+        let signs = self.signs();
+        let mut fds: Vec<PollFd<'_>> = signs.map(|(fd, events)| PollFd::new(fd, events)).collect();
         poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Descriptors, each with the events that come when one of them ends. Before Linux 5.6, the end of the parent has
+    /// none.
+    pub fn signs(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let processes = self.processes.iter();
+        let processes = processes.map(|process| (process.as_fd(), PollFlags::POLLIN));
+        // Without an event that is asked for: POLLHUP and POLLERR are reported in any case (poll(2)).
+        let engine = self.engine.iter().map(|engine| (engine.as_fd(), PollFlags::empty()));
+        processes.chain(engine)
     }
 }
 

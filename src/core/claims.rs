@@ -73,8 +73,15 @@ impl OfferedClaim<'_> {
     /// A longer file is not one of a claim.
     const MOST_BYTES: u64 = 1 << 20;
 
-    /// Whether the file exists and was written for this claim.
-    fn is_own_file(&self) -> LedgerResult<bool> {
+    /// Removes the file if it exists and was written for this claim.
+    fn remove(&self) -> Result<(), Error> {
+        match self.is_own_file()? {
+            true => remove(self.file),
+            false => Ok(()),
+        }
+    }
+
+    fn is_own_file(&self) -> Result<bool, Error> {
         let read = bounded::regular_file(self.file).and_then(|file| bounded::read(file, Self::MOST_BYTES));
         let bytes = match read {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
@@ -224,7 +231,7 @@ impl Claims {
     /// # Errors
     /// Returns an error if the ledger cannot be created, or if another user could replace or write it.
     pub fn open(state_dir: &Path) -> LedgerResult<Self> {
-        Self::of(Ledger::open(state_dir)?)
+        Self::of(Ledger::restored(state_dir)?)
     }
 
     /// The claims in `state_dir`; `None` if there is no ledger, and so nothing is held.
@@ -373,7 +380,7 @@ impl Claims {
     }
 
     /// Releases what `holder` holds of `device`, or of every device. A claim that was reserved for more than one
-    /// holder waits for the next. Returns the books that could not be read or written.
+    /// holder waits for the next. Returns what was left: books that could not be read or written, and the file.
     ///
     /// `reserved` is a claim on `device` with the file that offers it to engines: the file is removed if the claim is
     /// gone and the file is still that of the claim.
@@ -394,18 +401,22 @@ impl Claims {
         let Some(device) = device else {
             return locked.change_each(release);
         };
-        locked.change(device, |book| {
+        let is_over = locked.change(device, |book| {
             let made = release(book);
-            // Under the lock: a claim that is made under this name again writes its file while it holds the lock. It
-            // may be on another device, in another book.
-            if let Some(offered) = reserved
-                && book.named(offered.name).is_none()
-                && offered.is_own_file()?
-            {
-                remove(offered.file)?;
-            }
-            Ok((Vec::new(), made))
-        })
+            Ok((reserved.filter(|offered| book.named(offered.name).is_none()), made))
+        })?;
+        // Under the lock: a claim that is made under this name again writes its file while it holds the lock. It may be
+        // on another device, in another book. The claim has ended, whatever becomes of the file, which no container can
+        // use.
+        let left = is_over.and_then(|offered| Some((offered.name, offered.remove().err()?)));
+        let left = left.map(|(name, error)| {
+            Error::failed(
+                format_args!("claim {name}"),
+                "was released, and its specification is left",
+            )
+            .from_source(error)
+        });
+        Ok(left.map(LedgerError::from).into_iter().collect())
     }
 }
 
@@ -493,18 +504,19 @@ impl LockedClaims<'_> {
     pub fn release_by_hand(&self, meant: &[&Claim], force: bool) -> LedgerResult<()> {
         // No two claims hold the same part of one device.
         let is_meant = |claim: &Claim| meant.iter().any(|m| m.device == claim.device && m.part == claim.part);
-        // Claims on one GPU and on its instances are in one book, and any of their keys names it.
-        let mut devices: Vec<&DeviceKey> = meant.iter().map(|claim| &claim.device).collect();
-        devices.dedup_by_key(|device| device.gpu());
-        for change in [Change::None, Change::Made] {
-            for device in &devices {
-                self.locked.change(device, |book| {
-                    book.release_by_hand(is_meant, self.claims.uid, force, &self.claims.machine)?;
-                    Ok(((), change))
-                })?;
-            }
+        let Books {
+            books: old, damaged, ..
+        } = self.books_on_disk()?;
+        let mut damaged = damaged.into_iter();
+        if let Some(book) = damaged.find(|book| meant.iter().any(|claim| book.gpu.as_ref() == Some(claim.device.gpu())))
+        {
+            return Err(LedgerError::Damaged(book));
         }
-        Ok(())
+        let mut new = old.clone();
+        for book in new.iter_mut().filter(|book| book.claims.iter().any(is_meant)) {
+            book.release_by_hand(is_meant, self.claims.uid, force, &self.claims.machine)?;
+        }
+        self.locked.replace(&old, &new)
     }
 }
 

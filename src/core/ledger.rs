@@ -11,8 +11,10 @@
 //! [`Book`] holds the rules, without a disk or a clock; [`Ledger`] puts them on disk; [`process`] looks at processes.
 
 mod book;
+mod changes;
 mod claim;
 mod directory;
+mod ends;
 mod error;
 mod fit;
 mod holder;
@@ -36,6 +38,7 @@ pub use crate::types::{Bounds, HeldPart, HeldShare, Promise, STATE_DIR, Strategy
 pub use book::{Ask, Book, World};
 pub use claim::{Cgroup, Claim, ClaimState, InitProcess};
 pub use directory::LedgerDirectory;
+pub use ends::Ends;
 pub use error::{LedgerError, LedgerResult};
 pub use fit::{Misfit, fits};
 pub use holder::{ContainerName, Holder};

@@ -26,6 +26,7 @@ mod own_file;
 pub(crate) use tranche_test_support::own_mounts;
 mod proc_file;
 mod runtime_mount;
+mod socket;
 mod state;
 mod temporary;
 mod user_namespace;

@@ -69,6 +69,20 @@ pub fn cut(text: &str, most: usize) -> String {
     format!("{}…", beginning(text, most.saturating_sub('…'.len_utf8())))
 }
 
+/// The lines of `text` as one, for a message that quotes another program: its reason may be in any of them.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for next in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        line.push_str(match line.chars().last() {
+            None => "",
+            Some('.' | ':' | ';' | ',' | '!') => " ",
+            Some(_) => "; ",
+        });
+        line.push_str(next);
+    }
+    line
+}
+
 /// As many whole characters of `text` as fit in `most` bytes.
 pub fn beginning(text: &str, most: usize) -> &str {
     let mut ends = (0..=most.min(text.len())).rev();
@@ -102,6 +116,20 @@ fn is_hidden(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_become_one() {
+        for (text, line) in [
+            ("", ""),
+            ("\n a \n\nb\n", "a; b"),
+            (
+                "could not be reset:\n  GPU 0: In use.\nEnd",
+                "could not be reset: GPU 0: In use. End",
+            ),
+        ] {
+            assert_eq!(one_line(text), line, "{text}");
+        }
+    }
 
     #[test]
     fn what_a_terminal_acts_on_is_escaped() {

@@ -195,10 +195,9 @@ fn refusal_of(call: &ClaimCall, NotEntered { error, book, .. }: NotEntered) -> E
 /// Equal replicas have one size, so the ledger decides whether each of them is free. Of named shares, this hook knows
 /// the size of its own share only, so it compares names.
 fn free(call: &ClaimCall, book: &Book) -> Option<Vec<String>> {
-    let names: Vec<String> = call.siblings.names().collect();
-    if names.is_empty() {
-        return None;
-    }
+    // Each is made when it is looked at: replicas may be more than memory has room for.
+    let names = || call.siblings.names();
+    names().next()?;
     if book.is_closed(&call.device) {
         return Some(Vec::new());
     }
@@ -208,7 +207,7 @@ fn free(call: &ClaimCall, book: &Book) -> Option<Vec<String>> {
     };
     if let Some(promise) = size {
         // Of a thousand shares, most are held, and that is seen without working out what fits.
-        let shares = names.iter().filter_map(|name| name.parse().ok());
+        let shares = names().filter_map(|name| name.parse().ok());
         let unheld = book.unheld(&call.device, shares.map(|name| HeldShare { name, promise }));
         let bounds = call.bounds.unwrap_or_default();
         let fits = |share: &HeldShare| book.is_free(&call.device, &HeldPart::Shares(vec![share.clone()]), bounds);
@@ -219,13 +218,15 @@ fn free(call: &ClaimCall, book: &Book) -> Option<Vec<String>> {
         .flat_map(|(_, part)| part.shares())
         .map(|s| s.name.as_str())
         .collect();
-    if held.iter().any(|name| !names.iter().any(|n| n == name)) {
+    let is_known = |name: &&str| match &call.siblings {
+        Siblings::Replicas(replicas) => name.parse().is_ok_and(|number: u32| number < *replicas),
+        Siblings::Named(names) => names.iter().any(|known| known == name),
+    };
+    if !held.iter().all(is_known) {
         // A share of an earlier policy is held. Its size, and not its name, decides what fits in addition to it.
         return None;
     }
-    Some(some_of(
-        names.iter().filter(|name| !held.contains(name.as_str())).cloned(),
-    ))
+    Some(some_of(names().filter(|name| !held.contains(name.as_str()))))
 }
 
 /// The first of `names`; `…` stands for all that are left out.

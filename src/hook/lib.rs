@@ -5,6 +5,7 @@
 //! [`tranche_core::root`], no program of the image or of the host is started, and no environment variable is used.
 
 mod application_profile;
+mod back_ends;
 mod by_path;
 mod chmod;
 mod claim;
@@ -24,6 +25,7 @@ mod nvidia;
 mod place;
 mod prepare;
 mod report;
+mod sockets;
 
 #[cfg(test)]
 use tranche_test_support::own_mounts;

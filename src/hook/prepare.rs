@@ -17,9 +17,11 @@
 //! 2. Make the links of `--link`.
 //! 3. Decide whether the image's CUDA compatibility libraries go before the host's.
 //! 4. Add the libraries to the loader's cache. The links must exist by then.
-//! 5. Make the by-path links of graphics nodes.
-//! 6. Turn off the modification of device nodes.
-//! 7. Write the application profile.
+//! 5. Mount the sockets of the driver's daemons.
+//! 6. Make the links of the driver's back ends beside the image's own libraries of GBM and VDPAU.
+//! 7. Make the by-path links of graphics nodes.
+//! 8. Turn off the modification of device nodes.
+//! 9. Write the application profile.
 //!
 //! # Failures
 //!
@@ -34,7 +36,7 @@ use std::path::Path;
 
 use super::cuda_compat::{self, Host};
 use super::report::HookReport;
-use super::{application_profile, by_path, container, driver_params, ldcache, links};
+use super::{application_profile, back_ends, by_path, container, driver_params, ldcache, links, sockets};
 use tranche_core::call::{NvidiaHook, PrepareCall};
 use tranche_core::error::Result;
 use tranche_core::oci::State;
@@ -63,6 +65,8 @@ pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut H
         libraries: &call.libraries,
     };
     ldcache::update(&work, &bundle, report).inspect_err(|_| links::undo(&made.new, &bundle))?;
+    sockets::mount(&call.sockets, &bundle, report);
+    back_ends::make(&call, &bundle, report);
     by_path::make(&call.by_path, &bundle, report);
     if !call.skip.contains(&NvidiaHook::DisableDeviceNodeModification) {
         driver_params::turn_off(&bundle, report);

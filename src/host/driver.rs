@@ -1,13 +1,16 @@
 //! The driver's files: which files the host has, where they belong in a container, and what each is needed for.
 
+mod by_soname;
+mod icd;
 mod libraries;
 mod lists;
 mod locate;
 mod others;
+mod prefix;
 mod search;
 
 use super::scan::Scan;
-pub(super) use lists::REQUIRED;
+pub(super) use lists::{daemon_directories, needs_libcuda};
 pub(crate) use search::{FoundLibraries, nvml, search};
 use std::collections::BTreeMap;
 use tranche_plan::inventory::{Driver, DriverFile, WarningKind};
@@ -41,9 +44,12 @@ pub(crate) fn collect(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<Dri
     }
     let libraries = libraries::collect(scan, found, of_libraries);
     driver.library_dirs = libraries.dirs;
+    let prefixes = prefix::of_libraries(scan, found, &driver.library_dirs);
+    let binaries = others::binaries(scan, &prefixes);
+    let (configs, named) = others::configs(scan, &prefixes);
     let others = [
-        others::binaries(scan),
-        others::configs(scan),
+        binaries,
+        configs,
         others::firmware(scan, of_libraries),
         others::sockets(scan),
     ];
@@ -53,5 +59,6 @@ pub(crate) fn collect(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<Dri
         by_path.entry(file.container.clone()).or_insert(file);
     }
     driver.files = by_path.into_values().collect();
+    icd::note_absent(scan, &named, &driver.files);
     Some(driver)
 }

@@ -50,6 +50,7 @@ impl HostOptions {
         let how = &self.discovery;
         let search_paths = [
             ("library-search-path", &how.library_search_paths),
+            ("program-search-path", &how.program_search_paths),
             ("config-search-path", &how.config_search_paths),
         ];
         let search_paths = search_paths.into_iter();

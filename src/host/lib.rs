@@ -64,6 +64,9 @@ pub struct DiscoveryOptions {
     /// Directories of the host to search for libraries, instead of the known ones in the driver's tree and those in
     /// the loader's cache. A directory below the driver root is in the driver's tree.
     pub library_search_paths: Vec<HostPath>,
+    /// Directories of the host to search for programs, instead of the known ones in the driver's tree and those beside
+    /// the libraries.
+    pub program_search_paths: Vec<HostPath>,
     /// Directories of the host to search for configuration files, instead of the known ones in the driver's tree.
     pub config_search_paths: Vec<HostPath>,
     /// Directories of the driver's tree to search for programs after the known ones: those of the caller's `PATH`.
@@ -86,6 +89,7 @@ impl Default for DiscoveryOptions {
             waiting: nvml::in_silence,
             program: None,
             library_search_paths: Vec::new(),
+            program_search_paths: Vec::new(),
             config_search_paths: Vec::new(),
             more_program_dirs: Vec::new(),
             more_config_dirs: Vec::new(),

@@ -5,7 +5,9 @@ use super::proc::{MigCapability, capability_minor, find_minors, numbered};
 use super::scan::Scan;
 use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::types::{CapMinor, ContainerPath, ImexChannelId, Minor};
-use tranche_plan::inventory::{ControlNode, ControlRole, DeviceNode, HostMount, HostNodes, ImexChannel, WarningKind};
+use tranche_plan::inventory::{
+    ControlNode, ControlRole, Degraded, DeviceNode, HostMount, HostNodes, ImexChannel, PlatformKind, WarningKind,
+};
 
 /// Channel numbers are below 2^20: the module's limit on `imex_channel_count` is lower, but it has grown before.
 const MAX_CHANNEL: u32 = 1 << 20;
@@ -101,7 +103,8 @@ fn control(scan: &Scan<'_>) -> Vec<ControlNode> {
 }
 
 /// Warns about missing nodes that every program with a GPU opens. The driver makes them only on request, and nothing
-/// has requested them since the machine started.
+/// has requested them since the machine started. An engine can make such a node if its numbers are known; otherwise the
+/// host is not complete.
 fn warn_missing(scan: &Scan<'_>, nodes: &HostNodes) {
     for (role, path, remedy) in [
         (ControlRole::Ctl, "/dev/nvidiactl", "nvidia-modprobe"),
@@ -115,6 +118,10 @@ fn warn_missing(scan: &Scan<'_>, nodes: &HostNodes) {
         if !nodes.control.iter().any(is_present) {
             let text = format!("is missing, and no GPU works without it; run {remedy}");
             scan.findings.warn_of(WarningKind::MissingNode, path, text);
+        }
+        let is_linux = scan.platform.kind == PlatformKind::Linux;
+        if is_linux && !nodes.control.iter().any(|control| control.role == role) {
+            scan.findings.degrade(Degraded::ControlNode { path: path.to_owned() });
         }
     }
 }

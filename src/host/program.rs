@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tranche_core::execute::Program;
+use tranche_core::text::one_line;
 
 /// The most that a program of the driver may print.
 const MOST_BYTES: usize = 64 << 10;
@@ -36,10 +37,13 @@ pub enum ProgramError {
     /// It printed something that is not text.
     #[error("an answer that is not text")]
     NotText,
-    /// It failed: how, and the first line that it printed.
+    /// It failed: how, and what it printed, in one line.
     #[error("{}", failure(.0, .1))]
     Failed(ExitStatus, String),
 }
+
+/// The most characters of what a program printed before it failed that are kept.
+const MOST_CHARACTERS: usize = 500;
 
 fn failure(status: &ExitStatus, line: &str) -> String {
     let status = match (status.code(), status.signal()) {
@@ -74,9 +78,11 @@ impl Ran {
             return String::from_utf8(self.stdout).map_err(|_| ProgramError::NotText);
         }
         let texts = [&self.stdout, &self.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-        let mut lines = texts.iter().flat_map(|text| text.lines()).map(str::trim);
-        let line = lines.find(|line| !line.is_empty()).unwrap_or_default();
-        Err(ProgramError::Failed(self.status, line.chars().take(200).collect()))
+        let text = one_line(&texts.join("\n"));
+        Err(ProgramError::Failed(
+            self.status,
+            text.chars().take(MOST_CHARACTERS).collect(),
+        ))
     }
 }
 
@@ -252,10 +258,17 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_a_failure_is_its_first_line() {
+    fn the_text_of_a_failure_is_all_that_was_printed() {
         let text = |script| text_of(Path::new("/bin/sh"), &["-c", script], &[], "", MINUTE).map_err(|e| e.to_string());
         assert_eq!(text("echo a; echo b >&2").unwrap(), "a\n");
-        assert_eq!(text("echo; echo a; echo b; exit 3").unwrap_err(), "a (exit code 3)");
+        assert_eq!(text("echo; echo a; echo b; exit 3").unwrap_err(), "a; b (exit code 3)");
+        let headed = "echo 'could not be reset:'; echo '  GPU-1: In use.'; echo end >&2; exit 255";
+        assert_eq!(
+            text(headed).unwrap_err(),
+            "could not be reset: GPU-1: In use. end (exit code 255)"
+        );
+        let long = text("head -c 5000 /dev/zero | tr '\\0' x; exit 1").unwrap_err();
+        assert_eq!(long.len(), MOST_CHARACTERS + " (exit code 1)".len());
         assert_eq!(text("echo why >&2; exit 3").unwrap_err(), "why (exit code 3)");
         assert_eq!(text("kill -9 $$").unwrap_err(), "ended by signal 9");
         assert_eq!(text("printf '\\377'").unwrap_err(), "an answer that is not text");

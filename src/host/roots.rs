@@ -1,6 +1,7 @@
 //! Where the parts of the described host are.
 
 use super::tree::{Tree, TreePath, absolute_dir};
+use crate::driver;
 use std::io;
 use std::path::PathBuf;
 use tranche_core::error::{Error, Result};
@@ -126,6 +127,11 @@ impl Roots {
     /// The directory with the nodes for graphics.
     pub fn drm_nodes(&self) -> PathBuf {
         self.dev.at("/dev/dri")
+    }
+
+    /// The directories of the driver's daemons, which have their sockets while they run.
+    pub fn daemon_directories(&self) -> impl Iterator<Item = PathBuf> {
+        driver::daemon_directories().map(|directory| self.driver.at(&directory))
     }
 
     /// Where this program finds `file` of the host.

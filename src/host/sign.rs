@@ -1,9 +1,9 @@
 //! Whether anything shows that this host has NVIDIA's driver.
 
-use super::driver::{FoundLibraries, REQUIRED};
+use super::driver::{FoundLibraries, needs_libcuda};
 use super::scan::Scan;
 use tranche_core::types::HostPath;
-use tranche_plan::inventory::{Degraded, Inventory, PlatformKind};
+use tranche_plan::inventory::{Degraded, Inventory, LIBCUDA, PlatformKind};
 
 /// The first thing that shows a driver: a path as the host names it, or the version of a library.
 pub(crate) fn of_driver(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<String> {
@@ -46,10 +46,12 @@ pub(crate) fn note_missing(scan: &Scan<'_>, sign: Option<String>, found: &FoundL
     };
     match &inventory.driver {
         Some(driver) if found.version.is_some() => {
-            let is_missing = |soname: &&&str| driver.library(soname).is_none();
-            for soname in REQUIRED.iter().filter(is_missing) {
-                let soname = (*soname).to_owned();
-                scan.findings.degrade(Degraded::Library { soname });
+            let is_missing = driver.library(LIBCUDA).is_none();
+            // A machine that only draws has no library of CUDA, and misses none.
+            if is_missing && driver.files.iter().any(needs_libcuda) {
+                scan.findings.degrade(Degraded::Library {
+                    soname: LIBCUDA.to_owned(),
+                });
             }
         }
         _ => scan.findings.degrade(Degraded::NoLibraries {

@@ -57,7 +57,8 @@ pub(crate) struct TreeEntry {
     pub is_dir: bool,
 }
 
-/// A path of a tree with every link followed. [`Tree::resolve`] makes it, so it existed then.
+/// A path of a tree with every link followed, unless [`TreePath::sibling_link`] made it. [`Tree::resolve`] makes it, so
+/// it existed then.
 #[derive(Debug, Clone)]
 pub(crate) struct TreePath<'t> {
     tree: &'t Tree,
@@ -217,6 +218,15 @@ impl<'t> TreePath<'t> {
     pub(crate) fn has_sibling(&self, name: &str) -> bool {
         let (dir, _) = self.path.rsplit_once('/').unwrap_or_default();
         self.tree.lstat(&format!("{dir}/{name}")).is_ok()
+    }
+
+    /// The link of this name beside it that leads straight to it, as a path that is not followed.
+    pub(crate) fn sibling_link(&self, name: &str) -> Option<TreePath<'t>> {
+        let (dir, own) = self.path.rsplit_once('/').unwrap_or_default();
+        let path = format!("{dir}/{name}");
+        let target = self.tree.read_link(&path).ok()?;
+        let tree = self.tree;
+        (target == Path::new(own)).then_some(TreePath { tree, path })
     }
 
     /// Its metadata.

@@ -44,13 +44,16 @@ fn hooks(config: &Value) -> impl Iterator<Item = &Value> {
 
 /// Removes the mounts at `destinations`, which are requests and not directories.
 pub(super) fn remove_mounts(config: &mut Value, destinations: &[String]) {
-    let Some(mounts) = config.get_mut("mounts").and_then(Value::as_array_mut) else {
-        return;
-    };
-    mounts.retain(|mount| {
-        let at = mount.get("destination").and_then(Value::as_str);
-        !at.is_some_and(|at| destinations.iter().any(|destination| destination == at))
+    remove_mounts_with(config, "destination", |at| {
+        destinations.iter().any(|destination| destination == at)
     });
+}
+
+/// Removes the mounts whose `field` is one that is `unwanted`.
+pub(super) fn remove_mounts_with(config: &mut Value, field: &str, unwanted: impl Fn(&str) -> bool) {
+    if let Some(mounts) = config.get_mut("mounts").and_then(Value::as_array_mut) {
+        mounts.retain(|mount| !mount.get(field).and_then(Value::as_str).is_some_and(&unwanted));
+    }
 }
 
 /// The number of rules of the device cgroup.
@@ -112,7 +115,12 @@ pub(super) fn remove_limits(config: &mut Value) -> bool {
 
 /// Whether the bytes of a configuration may have the hook of a claim. If not, it has none.
 pub(super) fn may_have_claim(config: &[u8]) -> bool {
-    memmem::find(config, ClaimCall::VERB.as_bytes()).is_some() && memmem::find(config, b"tranche-oci").is_some()
+    may_have_hook(config, ClaimCall::VERB)
+}
+
+/// Whether the bytes of a configuration may have the hook `verb` of tranche. If not, it has none.
+pub(super) fn may_have_hook(config: &[u8], verb: &str) -> bool {
+    memmem::find(config, verb.as_bytes()).is_some() && memmem::find(config, b"tranche-oci").is_some()
 }
 
 /// Whether an entry of an environment sets a limit of a share.

@@ -11,6 +11,7 @@ mod document;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gone;
 mod on_demand;
 pub mod request;
 pub mod require;

@@ -49,6 +49,7 @@ mod size;
 mod view;
 mod visible;
 
+pub(crate) use collect::mount_sources;
 pub use collect::of;
 #[cfg(fuzzing)]
 pub(crate) use collect::parsed;

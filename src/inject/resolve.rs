@@ -123,7 +123,7 @@ impl<'a> Resolver<'a> {
             WantedDevice::All => self.all(),
             WantedDevice::Any => self.any(),
             WantedDevice::Part(DevicePart { device, part }) => {
-                let device = self.catalogue.get(device)?;
+                let device = self.catalogue.get_in_any_case(device)?;
                 self.part(device, part)
             }
             WantedDevice::Cdi(name) => self.cdi(name),

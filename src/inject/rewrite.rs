@@ -2,10 +2,11 @@
 
 use super::request::{self, ImexRequest, Request, RequestSource, WantedWait};
 use super::resolve::{self, ResolvedRequest};
-use super::{CallingEngine, clean, document, on_demand, require};
+use super::{CallingEngine, clean, document, gone, on_demand, require};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use tranche_core::call::ClaimCall;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Kind, Result};
@@ -35,16 +36,26 @@ pub struct RewriteContext<'a> {
     /// The process that creates the container, and with which a reservation ends. Without it, a reservation ends after
     /// a minute.
     pub process: Option<u32>,
+    /// Writes what is known of the host anew, by a refresh with these arguments.
+    pub refresh: &'a dyn Fn(&[String]) -> Result<()>,
     /// Gets what the container does not get in the way in which it asked for it.
     pub remark: &'a dyn Fn(Error),
 }
 
 /// Gives the container of `config` what it asks for, and reserves its shares. Returns the new configuration; `None` if
-/// the container asks for nothing, and the old one stays as it is.
+/// the container asks for nothing, and the old one stays as it is. Mounts of the driver's files that a container can do
+/// without are removed if they are gone.
 ///
 /// # Errors
 /// Returns an error if the container asks for something that it cannot get. Then nothing is reserved.
 pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec<u8>>> {
+    let new = rewrite_request(config, context)?;
+    let less = gone::without(new.as_deref().unwrap_or(config), context);
+    Ok(less.or(new))
+}
+
+/// As [`rewrite`], for what the container asks for.
+fn rewrite_request(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec<u8>>> {
     let mut asked = request::of(config, context.settings, context.caller)?;
     if asked.request.is_none() {
         report(asked.notes, context);
@@ -297,10 +308,10 @@ impl Injection<'_> {
             return Ok(Edits::default());
         }
         let sharing = Sharing {
-            plan: Plan {
+            plan: Arc::new(Plan {
                 wait: self.wait,
                 ..self.host.plan.clone()
-            },
+            }),
             held: self.ledger.held.clone(),
             out_of_service: self.ledger.out_of_service.clone(),
             state_dir: HostPath::new(self.context.state_dir)?,

@@ -26,6 +26,7 @@ mod nvidia_hook;
 mod precreate;
 mod process;
 mod report;
+mod unknown;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -33,7 +34,7 @@ use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 
 use crate::{CallingEngine, RewriteContext};
-use arguments::{Action, Exec, RuntimeArguments};
+use arguments::{Action, Exec, RuntimeArguments, Start};
 use container::HoldingContainer;
 use edit::EditedFile;
 use host::OwnerSettings;
@@ -118,10 +119,12 @@ impl RuntimeCommand<'_> {
         let settings = OwnerSettings::read(self.state_dir);
         let low_level = LowLevel::find(settings.runtimes())?;
         match &self.arguments.action {
-            Action::Create { bundle, config, id } => {
-                self.create(settings, bundle.as_deref(), config.as_deref(), id.as_deref())?
+            Action::Create(start) => self.create(settings, start)?,
+            Action::Restore { bundle, unknown, .. } => {
+                self.restore(bundle.as_deref().unwrap_or(Path::new(".")))?;
+                // What an option means that is not known may be restored instead.
+                unknown::bundles(unknown).try_for_each(|bundle| self.restore(bundle))?
             }
-            Action::Restore { bundle, .. } => self.restore(bundle.as_deref())?,
             Action::Exec(exec) => self.exec(exec, &low_level, &mut words)?,
             Action::End { id } => self.end(id, &low_level),
             Action::Pass if self.arguments.version => self.report.version(),
@@ -130,38 +133,33 @@ impl RuntimeCommand<'_> {
         Err(low_level.execute(&words))
     }
 
-    fn create(
-        &self,
-        settings: OwnerSettings,
-        bundle: Option<&Path>,
-        config: Option<&Path>,
-        id: Option<&str>,
-    ) -> Result<()> {
-        let file = EditedFile::config(bundle, config)?;
-        let bundle = bundle.unwrap_or(Path::new("."));
-        let caller = CallingEngine::of(self.arguments.root.as_deref(), bundle, id.unwrap_or_default());
+    fn create(&self, settings: OwnerSettings, start: &Start) -> Result<()> {
+        let file = EditedFile::config(start.bundle.as_deref(), start.config.as_deref())?;
+        let bundle = start.bundle.as_deref().unwrap_or(Path::new("."));
+        let caller = CallingEngine::of(self.arguments.root.as_deref(), bundle, &start.id);
         let mut settings = settings.or_provisional(self.report);
         settings.mode = self.mode.unwrap_or(settings.mode);
+        unknown::refuse_requests(&start.unknown, &file, &settings, caller)?;
         let context = RewriteContext {
             settings: &settings,
             state_dir: self.state_dir,
             host: &|| host::host(self.state_dir),
             caller,
-            container: id.map(|id| ContainerName::at(bundle, id)).transpose()?,
+            container: Some(ContainerName::at(bundle, &start.id)?),
             // This process becomes the low-level runtime, and lives until the container is created.
             process: Some(std::process::id()),
+            refresh: &|arguments| host::refresh_once(self.state_dir, arguments),
             remark: &|remark| self.report.remark(&remark),
         };
         file.edit(|bytes| crate::rewrite(bytes, &context)).map(drop)
     }
 
     /// Without `host.json` there is no plan, so that no device needs a claim.
-    fn restore(&self, bundle: Option<&Path>) -> Result<()> {
+    fn restore(&self, bundle: &Path) -> Result<()> {
         let host = match HostFile::load(self.state_dir) {
             Err(HostFileError::Missing { .. }) => return Ok(()),
             loaded => loaded.about("host", "is not known")?,
         };
-        let bundle = bundle.unwrap_or(Path::new("."));
         let config = EditedFile::config(Some(bundle), None)?.read()?;
         crate::refuse_restored_devices(&config, bundle, self.state_dir, &host)
     }

@@ -19,31 +19,46 @@ mod hooks;
 mod host_file;
 mod imex;
 mod in_service;
+mod known;
 mod ledger;
+mod libraries;
 mod low_level;
 mod mig;
+mod mig_mode;
 mod modules;
 mod mps;
 mod nodes;
+mod nvidia_hook;
 mod open_nodes;
 mod persistence;
 mod policy;
+mod programs;
 mod refresh_units;
+mod rewrite;
+mod room;
 mod rootless;
 mod selinux;
 mod shared_use;
+mod snap;
 mod spec_access;
 mod specifications;
 mod staleness;
 mod state;
 mod subject;
+mod trust;
+mod units;
 
 pub use finding::Finding;
 pub use fix::Fix;
+pub use libraries::OtherLibrary;
+pub use programs::{Unusable, UnusableProgram};
+pub use room::{Lack, NoRoom};
+pub use rootless::{IdMaps, PowerlessProgram};
 pub use subject::{
     BrokerCondition, DaemonCondition, DoctorSubject, FoundDaemon, FoundError, LedgerFacts, MpsFacts, PolicyFacts,
     SharedUse,
 };
+pub use trust::{OtherWriter, Replaceable, Trusted};
 
 /// The programs of daemons that the checks ask for.
 pub const DAEMONS: [&str; 2] = [mps::DAEMON, imex::DAEMON];
@@ -137,6 +152,8 @@ type Check = fn(&DoctorSubject) -> Vec<Diagnosis>;
 const CHECKS: &[(&str, Check)] = &[
     ("driver", driver::check),
     ("modules", modules::check),
+    ("libraries on the host", libraries::check),
+    ("MIG mode", mig_mode::check),
     ("device nodes", nodes::check),
     ("links in /dev/char", char_links::check),
     ("access to device nodes", open_nodes::check),
@@ -150,10 +167,16 @@ const CHECKS: &[(&str, Check)] = &[
     ("age of specifications", staleness::check),
     ("refresh", refresh_units::check),
     ("hooks", hooks::check),
+    ("programs", programs::check),
+    ("who may write", trust::check),
+    ("room", room::check),
     ("state directory", state::check),
     ("host.json", host_file::check),
     ("engines", engines::check),
     ("configuration of engines", engine_files::check),
+    ("docker in a snap", snap::check),
+    ("NVIDIA's hook", nvidia_hook::check),
+    ("known faults", known::check),
     ("low-level runtime", low_level::check),
     ("messages of hooks", crun::check),
     ("SELinux", selinux::check),

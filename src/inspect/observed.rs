@@ -175,7 +175,8 @@ impl DaemonRow {
 pub struct HostFileRow {
     /// `false` if it is missing, too.
     pub current: bool,
-    /// What is wrong, and what to do; `null` if it is current, or missing while nothing is held.
+    /// What is wrong with it or with the policy, and what to do; `null` if nothing is, or if it is missing while
+    /// nothing is held.
     pub problem: Option<String>,
 }
 
@@ -413,7 +414,7 @@ fn daemons(public: Option<&PublicStatus>) -> Vec<DaemonRow> {
 /// Whether host.json is current, and what it has.
 fn host_file(state_dir: &Path) -> (HostFileRow, Option<HostFile>) {
     let (current, problem, file) = match HostFile::read(state_dir) {
-        Ok(file) => (true, None, Some(file)),
+        Ok(file) => (true, file.wrong_policy.clone(), Some(file)),
         Err(HostFileError::Missing { .. }) => (false, None, None),
         Err(error @ HostFileError::Stale { .. }) => (false, Some(error.to_string()), HostFile::load(state_dir).ok()),
         // Another user cannot read the directory of root, and does not need to.

@@ -45,8 +45,8 @@ pub fn cdi_names(parts: &Parts, ids: &[String]) -> Result<Vec<String>, Refusal> 
     let mut names: Vec<String> = Vec::with_capacity(found.len());
     for (_, part) in found {
         // Replicas without names of their own have one name for all: `GPU-….any`.
-        if !names.contains(&part.cdi) {
-            names.push(part.cdi.clone());
+        if !names.iter().any(|name: &String| **name == *part.cdi) {
+            names.push(part.cdi.to_string());
         }
     }
     Ok(names)

@@ -1,11 +1,11 @@
 //! The command line.
 
-use crate::prefer::Placement;
 use crate::settings::{ClusterSettings, DriverOptions, Settings, Times};
 use lexopt::prelude::*;
 use std::path::PathBuf;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::KubernetesObject;
+use tranche_protocol::PodPlacement;
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -24,9 +24,10 @@ Commands, one of them or both:
 Options:
       --kubelet-dir DIR   The directory of the kubelet [/var/lib/kubelet]
       --state-dir DIR     The directory of the broker's socket [/run/tranche]
-      --placement packed|spread
-                          Fill a GPU that is in use first, or take the one with
-                          the most free devices [packed]
+      --placement policy|packed|spread|distributed
+                          Fill a GPU that is in use first, take the one with the
+                          most free devices, or choose for each share anew, as
+                          NVIDIA's plugin does; or what the policy says [policy]
       --node NAME         The name of this node at the API server: with it,
                           faults are events about the node; dra needs it
       --config-dir DIR    Where the ConfigMap with the configurations of nodes
@@ -62,7 +63,7 @@ pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> R
     let mut settings = Settings {
         kubelet_dir: PathBuf::from("/var/lib/kubelet"),
         state_dir: PathBuf::from(tranche_core::ledger::STATE_DIR),
-        placement: Placement::Packed,
+        placement: None,
         device_plugin: false,
         dra: None,
         cluster: ClusterSettings::default(),
@@ -107,11 +108,10 @@ fn wrong(error: lexopt::Error) -> Error {
     Error::usage("arguments", error).hint("tranche-kubelet --help lists them")
 }
 
-fn placement(text: &str) -> Result<Placement> {
+fn placement(text: &str) -> Result<Option<PodPlacement>> {
     match text {
-        "packed" => Ok(Placement::Packed),
-        "spread" => Ok(Placement::Spread),
-        _ => Err(Error::unknown(format!("--placement {text}"), &["packed", "spread"])),
+        "policy" => Ok(None),
+        _ => text.parse().map(Some),
     }
 }
 
@@ -160,12 +160,12 @@ mod tests {
         for shown in [
             settings.kubelet_dir.to_str().unwrap(),
             settings.state_dir.to_str().unwrap(),
-            "packed",
+            "policy",
             &driver.name,
         ] {
             assert!(HELP.contains(&format!("[{shown}]")), "{shown}");
         }
-        assert_eq!(settings.placement, Placement::Packed);
+        assert_eq!(settings.placement, None);
         assert_eq!(settings.cluster, ClusterSettings::default());
         assert_eq!((settings.device_plugin, settings.dra), (true, None));
         assert!(HELP.lines().all(|line| line.len() <= 80));
@@ -188,7 +188,10 @@ mod tests {
             "--pod-uid=8a1c-2d3e",
         ]);
         assert_eq!((settings.kubelet_dir, settings.state_dir), ("/k".into(), "/s".into()));
-        assert_eq!((settings.placement, settings.device_plugin), (Placement::Spread, true));
+        assert_eq!(
+            (settings.placement, settings.device_plugin),
+            (Some(PodPlacement::Spread), true)
+        );
         let cluster = ClusterSettings {
             node: Some("gpu1".into()),
             config_dir: Some("/c".into()),

@@ -4,15 +4,15 @@ use crate::pods::Pods;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use tranche_core::text::counted;
-use tranche_protocol::{Offer, Offers};
+use tranche_protocol::{Offer, OfferedParts, Offers, PodPlacement};
 
 /// A device that the kubelet may allocate, or did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Its CDI name.
-    pub cdi: String,
+    /// Its CDI name, which many shares of a device have together.
+    pub cdi: Arc<str>,
     /// The UUID of the GPU that it is on.
-    pub gpu: String,
+    pub gpu: Arc<str>,
     /// The NUMA node that it is next to.
     pub numa: Option<u32>,
     /// Whether a container may have this one and no other.
@@ -35,11 +35,22 @@ pub struct Device {
     pub numa: Option<u32>,
 }
 
+/// The most bytes of a list that the kubelet reads in one message: 4 MiB, as every client of gRPC in Go
+/// (`defaultClientMaxReceiveMessageSize`). It drops a longer one without a word.
+const MOST_BYTES: usize = 4 << 20;
+
+/// What a device has in the list in addition to its id: its health, its NUMA node, and the lengths of these.
+const BESIDE_ID: usize = 24;
+
 /// What one resource is at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Its devices, in the order of the offers; then those that are offered no more.
-    pub devices: Vec<Device>,
+    pub devices: Arc<Vec<Device>>,
+    /// Which of them a container gets.
+    pub placement: PodPlacement,
+    /// How many devices are offered and not listed, because the kubelet would not read the list.
+    pub left_out: usize,
     /// Also those that are listed no more: the kubelet may have chosen one before it read the list.
     pub parts: Arc<Parts>,
 }
@@ -49,24 +60,42 @@ pub struct Listing {
 #[derive(Debug, Default)]
 pub struct Catalog {
     resources: BTreeMap<String, Listing>,
+    /// Which device a container gets, whatever the policy says.
+    placement: Option<PodPlacement>,
 }
 
 impl Catalog {
+    /// An empty one. With `placement`, what the policy says of it does not count.
+    pub fn new(placement: Option<PodPlacement>) -> Self {
+        Self {
+            placement,
+            ..Self::default()
+        }
+    }
+
     /// The resources as they are with these offers. `pods` is `None` as long as the kubelet has not answered which pods
     /// have what.
     pub fn update(&mut self, offers: &Offers, pods: Option<&Pods>) {
         let mut lists: BTreeMap<&str, Vec<Device>> = BTreeMap::new();
         let mut listed = HashSet::new();
-        for offer in &offers.offers {
-            let parts = &mut self.resources.entry(offer.resource.clone()).or_default().parts;
+        for listing in self.resources.values_mut() {
+            listing.left_out = 0;
+        }
+        for (offer, room) in with_room(&offers.offers) {
+            let listing = self.resources.entry(offer.resource.clone()).or_default();
+            listing.left_out += offer.count().saturating_sub(room);
+            let parts = &mut listing.parts;
             let list = lists.entry(&offer.resource).or_default();
-            for id in offer.ids() {
+            let gpu: Arc<str> = offer.gpu.as_str().into();
+            let is_any = matches!(offer.parts, OfferedParts::Replicas { named: false, .. });
+            let any: Option<Arc<str>> = is_any.then(|| offer.cdi_name("").into());
+            for id in offer.ids().take(room) {
                 if !listed.insert(id.clone()) {
                     continue;
                 }
                 let part = Part {
-                    cdi: offer.cdi_name(&id),
-                    gpu: offer.gpu.clone(),
+                    cdi: any.clone().unwrap_or_else(|| offer.cdi_name(&id).into()),
+                    gpu: gpu.clone(),
                     numa: offer.numa,
                     one_share: offer.one_share,
                     order: listed.len(),
@@ -91,7 +120,8 @@ impl Catalog {
                 unhealthy: Some("not offered any more".into()),
                 numa: part.numa,
             }));
-            listing.devices = devices;
+            listing.devices = Arc::new(devices);
+            listing.placement = self.placement.or(offers.placement).unwrap_or_default();
         }
     }
 
@@ -123,6 +153,16 @@ impl Listing {
         healthy.peek().is_some() && !healthy.any(is_known)
     }
 
+    /// One line for the log and the node's events, where devices are left out.
+    pub fn left_out_text(&self, resource: &str) -> String {
+        format!(
+            "{resource}: the kubelet is shown {} of {}, because it reads no list of more than 4 MiB; lower replicas in the \
+             policy, or leave the rest to other engines",
+            self.devices.len(),
+            counted(self.devices.len() + self.left_out, "device"),
+        )
+    }
+
     /// One line for the log: how many devices there are, and why some are unhealthy.
     pub fn summary(&self) -> String {
         let all = self.devices.len();
@@ -138,6 +178,30 @@ impl Listing {
             }
         }
     }
+}
+
+/// The offers, each with how many of its parts are listed: all, if the kubelet reads that many of the resource, or else
+/// as many of each device.
+fn with_room(offers: &[Offer]) -> Vec<(&Offer, usize)> {
+    let mut left: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for offer in offers {
+        let longest = offer.device.len() + 1 + "4294967295".len();
+        let (most, devices) = left.entry(&offer.resource).or_insert((usize::MAX, 0));
+        *most = (*most).min(MOST_BYTES / (longest + BESIDE_ID));
+        *devices += 1;
+    }
+    let mut room: Vec<(usize, &Offer, usize)> = Vec::new();
+    let mut fewest_first: Vec<(usize, &Offer)> = offers.iter().enumerate().collect();
+    fewest_first.sort_by_key(|(_, offer)| offer.count());
+    for (place, offer) in fewest_first {
+        // What a device does not need is left to those with more.
+        let (most, devices) = left.entry(&offer.resource).or_default();
+        let own = offer.count().min(*most / (*devices).max(1));
+        (*most, *devices) = (*most - own, devices.saturating_sub(1));
+        room.push((place, offer, own));
+    }
+    room.sort_by_key(|(place, ..)| *place);
+    room.into_iter().map(|(_, offer, own)| (offer, own)).collect()
 }
 
 /// Why no pod can have this device now. What a pod has already stays healthy: the kubelet fails a pod, after a reboot,
@@ -160,6 +224,8 @@ fn why_unhealthy(offer: &Offer, id: &str, pods: Option<&Pods>) -> Option<String>
 pub(crate) fn offers(offers: impl IntoIterator<Item = Offer>) -> Offers {
     Offers {
         offers: offers.into_iter().collect(),
+        wrong_policy: None,
+        placement: None,
     }
 }
 

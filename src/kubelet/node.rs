@@ -71,7 +71,7 @@ impl Node {
             offers: None,
             pods: None,
             owners: Owners::default(),
-            catalog: Catalog::default(),
+            catalog: Catalog::new(settings.placement),
             absences: Absences::new(settings.times.absent),
             plugins: BTreeMap::new(),
             kubelet,
@@ -184,8 +184,13 @@ impl Node {
             Ok(offers) => {
                 let is_new = self.offers.as_ref() != Some(&offers);
                 self.pace.answered(now, is_new);
+                let wrong_policy = offers.wrong_policy.clone();
                 self.offers = Some(offers);
                 self.said.is_well(&Topic::Broker);
+                match wrong_policy {
+                    Some(wrong) => self.said.warn(Topic::WrongPolicy, wrong),
+                    None => self.said.is_well(&Topic::WrongPolicy),
+                }
                 Ok(())
             }
             Err(e) => {
@@ -213,6 +218,11 @@ impl Node {
         self.catalog.update(offers, self.pods.as_ref());
         let mut ended = Vec::new();
         for (resource, listing) in self.catalog.resources() {
+            let topic = Topic::LeftOut(resource.to_owned());
+            match listing.left_out {
+                0 => self.said.is_well(&topic),
+                _ => self.said.warn(topic, listing.left_out_text(resource)),
+            }
             match self.plugins.get(resource) {
                 Some(plugin) => {
                     if show(&plugin.listing, listing) {
@@ -228,7 +238,6 @@ impl Node {
                     let plugin = Plugin::start(Needs {
                         resource: resource.to_owned(),
                         dir: plugins_dir(&self.settings.kubelet_dir),
-                        placement: self.settings.placement,
                         listing: Arc::new(listing.clone()),
                         kubelet: self.kubelet.clone(),
                         node: self.sender.clone(),

@@ -4,7 +4,6 @@ mod runner;
 
 use crate::catalog::Listing;
 use crate::command::Command;
-use crate::prefer::Placement;
 use crate::service::{Service, StreamEvent};
 use crate::socket;
 use crate::watch::Seen;
@@ -29,7 +28,6 @@ pub(crate) struct Needs {
     pub(crate) resource: String,
     /// The directory of device plugins.
     pub(crate) dir: PathBuf,
-    pub(crate) placement: Placement,
     pub(crate) listing: Arc<Listing>,
     pub(crate) kubelet: watch::Receiver<Seen>,
     pub(crate) node: mpsc::Sender<Command>,
@@ -43,7 +41,6 @@ impl Plugin {
         let (ending, ending_receiver) = watch::channel(0);
         let service = Service {
             resource: needs.resource.as_str().into(),
-            placement: needs.placement,
             listing: listing_receiver,
             ending: ending_receiver,
             events: events.clone(),

@@ -16,9 +16,9 @@ pub type Devices = BTreeMap<PodName, Vec<String>>;
 pub fn reserved(offers: &Offers) -> BTreeSet<(String, PodName)> {
     let mut found = BTreeSet::new();
     for offer in offers.offers.iter().filter(|offer| !offer.taken.is_empty()) {
-        for id in offer.ids() {
-            let of_pods = offer.taken.iter().filter(|taken| offer.covers(taken, &id));
-            found.extend(of_pods.filter_map(|taken| Some((id.clone(), taken.pod.clone()?))));
+        for taken in &offer.taken {
+            let Some(pod) = &taken.pod else { continue };
+            found.extend(offer.covered(taken).map(|id| (id, pod.clone())));
         }
     }
     found
@@ -27,10 +27,10 @@ pub fn reserved(offers: &Offers) -> BTreeSet<(String, PodName)> {
 /// What pods have and is not reserved for them.
 pub fn missing(offers: &Offers, pods: &Pods) -> Devices {
     let reserved = reserved(offers);
-    let offered: BTreeSet<String> = offers.offers.iter().flat_map(|offer| offer.ids()).collect();
+    let is_offered = |id: &str| offers.offers.iter().any(|offer| offer.has(id));
     let mut found = Devices::new();
     for (id, pod) in pods.iter() {
-        if offered.contains(id) && !reserved.contains(&(id.to_owned(), pod.clone())) {
+        if is_offered(id) && !reserved.contains(&(id.to_owned(), pod.clone())) {
             found.entry(pod.clone()).or_default().push(id.to_owned());
         }
     }

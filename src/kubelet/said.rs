@@ -22,8 +22,12 @@ pub enum Topic {
     Device(String),
     /// The kubelet has forgotten a resource.
     Resource(String),
+    /// A resource has more devices than the kubelet reads.
+    LeftOut(String),
     /// The policy of the cluster cannot be taken.
     Policy,
+    /// The policy of the node is wrong, and an earlier one stays in force.
+    WrongPolicy,
     /// The label of the node is not known.
     Label,
     /// The slices of the driver for DRA are not published.
@@ -50,10 +54,11 @@ impl Topic {
             Self::Device(_) => "DeviceUnhealthy",
             Self::Resource(_) => "ResourceForgotten",
             Self::Policy => "PolicyRefused",
+            Self::WrongPolicy => "PolicyInvalid",
             Self::Label => return None,
             Self::Slices => "SlicesNotPublished",
             Self::Gates => "FieldsDropped",
-            Self::Layout => "DevicesLeftOut",
+            Self::Layout | Self::LeftOut(_) => "DevicesLeftOut",
             Self::Driver(_) => "RegistrationRefused",
             Self::DriverSocket(_) => "DriverUnavailable",
         })

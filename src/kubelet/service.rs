@@ -4,7 +4,7 @@ use crate::allocate::{Refusal, cdi_names};
 use crate::catalog::{Device, Listing};
 use crate::command::{Command, Start};
 use crate::kubelet::options;
-use crate::prefer::{Placement, prefer};
+use crate::prefer::prefer;
 use crate::proto::deviceplugin as api;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,6 @@ pub(crate) enum StreamEvent {
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) resource: Arc<str>,
-    pub(crate) placement: Placement,
     pub(crate) listing: watch::Receiver<Arc<Listing>>,
     /// Streams that began before a change of this number end.
     pub(crate) ending: watch::Receiver<u64>,
@@ -101,7 +100,7 @@ impl api::device_plugin_server::DevicePlugin for Service {
                 &wanted.available_device_i_ds,
                 &wanted.must_include_device_i_ds,
                 usize::try_from(wanted.allocation_size).unwrap_or(0),
-                self.placement,
+                listing.placement,
             ),
         });
         Ok(Response::new(api::PreferredAllocationResponse {
@@ -165,5 +164,52 @@ fn answer(devices: &[Device]) -> api::ListAndWatchResponse {
     };
     api::ListAndWatchResponse {
         devices: devices.iter().map(device).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Catalog, offers};
+    use crate::fixtures::{replicas, whole};
+    use prost::Message;
+
+    /// The kubelet would drop the list whole, without a word.
+    #[test]
+    fn as_many_replicas_are_listed_as_the_kubelet_reads_and_as_many_of_each_device() {
+        let device = |n: usize| format!("GPU-4f1b7e3c-7a0e-5c5e-9f0c-00000000000{n}");
+        let with = |count: u32| {
+            let split = (1..8).map(|n| replicas(&device(n), count));
+            let mut catalog = Catalog::default();
+            catalog.update(&offers(std::iter::once(whole(&device(0))).chain(split)), None);
+            catalog.resources().next().unwrap().1.clone()
+        };
+        let few = with(1024);
+        assert_eq!((few.devices.len(), few.left_out), (1 + 7 * 1024, 0));
+        for count in [16_384, u32::MAX - 1] {
+            let listing = with(count);
+            let of = |n: usize| listing.devices.iter().filter(|d| d.id.starts_with(&device(n))).count();
+            assert_eq!(of(0), 1, "a whole GPU is not left out");
+            assert!((1..8).all(|n| of(n) == of(1)), "each has as many");
+            assert!(listing.devices.len() > 50_000, "{}", listing.devices.len());
+            let all = 1 + 7 * count as usize;
+            assert_eq!(listing.devices.len() + listing.left_out, all);
+            let text = listing.left_out_text("nvidia.com/gpu");
+            assert!(
+                text.contains(&format!(
+                    "of {all} devices, because it reads no list of more than 4 MiB"
+                )),
+                "{text}"
+            );
+            // All of them unhealthy, beside a NUMA node: the longest that the list can be.
+            let worst = |device: &Device| Device {
+                unhealthy: Some(String::new()),
+                numa: Some(u32::MAX),
+                ..device.clone()
+            };
+            let worst: Vec<Device> = listing.devices.iter().map(worst).collect();
+            let size = answer(&worst).encoded_len();
+            assert!(size <= 4 << 20, "{size}");
+        }
     }
 }

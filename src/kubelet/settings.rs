@@ -1,8 +1,8 @@
 //! Where the kubelet and the broker are, and how they are served.
 
-use crate::prefer::Placement;
 use std::path::PathBuf;
 use std::time::Duration;
+use tranche_protocol::PodPlacement;
 
 /// Where the kubelet and the broker are, and how they are served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,8 +11,8 @@ pub struct Settings {
     pub kubelet_dir: PathBuf,
     /// The directory of the broker's socket: `/run/tranche`.
     pub state_dir: PathBuf,
-    /// Which GPU is filled first.
-    pub placement: Placement,
+    /// Which device a container gets; `None`: what the policy says.
+    pub placement: Option<PodPlacement>,
     /// Whether it is a device plugin.
     pub device_plugin: bool,
     /// The driver for dynamic resource allocation; `None`: it is not one.

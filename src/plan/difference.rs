@@ -16,6 +16,7 @@ use crate::derive::{Options, Sharing, derive};
 use crate::inventory::Inventory;
 use crate::reserve::{Finding, findings, held_unsplit};
 use crate::share::Plan;
+use std::sync::Arc;
 use tranche_core::error::Result;
 use tranche_core::ledger::{Books, OutOfService, World};
 use tranche_core::types::HostPath;
@@ -91,7 +92,7 @@ impl<'a> Host<'a> {
         let found = findings(plan, &self.books.books);
         let gpus = self.inventory.gpus.iter().map(|gpu| &gpu.uuid);
         let sharing = Sharing {
-            plan: plan.clone(),
+            plan: Arc::new(plan.clone()),
             held: held_unsplit(&found, self.books, gpus),
             out_of_service: self.out_of_service.clone(),
             state_dir: self.state_dir.clone(),

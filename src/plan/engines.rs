@@ -72,6 +72,13 @@ impl FoundEngine {
         rows.find(|(since, _)| version >= *since).map(|(_, cdi)| *cdi)
     }
 
+    /// Whether it is older than version 2, in which containerd has its present form.
+    pub fn is_before_2(&self) -> bool {
+        self.version
+            .as_ref()
+            .is_some_and(|version| version.numbers() < [2].as_slice())
+    }
+
     /// Whether it reads CDI, and only if its configuration turns that on.
     pub fn is_cdi_off_by_default(&self) -> bool {
         let on_since = self.engine.facts().cdi_is_on_since;

@@ -175,8 +175,8 @@ fn shares(plan: &Plan, split: &SplitDevice) -> String {
     match split.replica() {
         Some(_) => name(ShareName::ANY),
         None => {
-            let shares = plan.named_shares(split).iter();
-            some(&shares.map(|share| name(share.name.as_str())).collect::<Vec<_>>())
+            let shares = plan.named_shares(split);
+            some(&shares.map(|share| name(share.as_str())).collect::<Vec<_>>())
         }
     }
 }

@@ -6,11 +6,11 @@
 //!
 //! Every command of the runtime needs the settings, and most of them nothing else. So the settings come first, in a
 //! line of their own ([`HostFile::text`]), and only that line is read ([`head`]). It is one file, so that nobody reads
-//! the settings of one refresh with the plan of another. The plan has the number of equal replicas, and not each of
-//! them.
+//! the settings of one refresh with the plan of another. The first line has a checksum, and so has the rest. The plan
+//! has the number of equal replicas, and not each of them.
 
-mod counted;
 mod error;
+mod seal;
 mod source;
 
 pub use error::HostFileError;
@@ -35,7 +35,7 @@ use tranche_core::types::HostPath;
 pub const NAME: &str = "host.json";
 
 /// The version of the form of the file. A reader refuses every other one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The most bytes that are read. A host with eight GPUs, each in a thousand unequal shares, has less.
 const MOST_BYTES: u64 = 64 << 20;
@@ -57,8 +57,11 @@ pub struct HostFile {
     /// What the host has; without what was looked for and not found.
     pub inventory: Inventory,
     /// Which devices are split, and how; empty without a policy.
-    #[serde(with = "counted")]
     pub plan: Plan,
+    /// What is wrong with the policy that somebody has written since the one that this plan is of, which stays in
+    /// force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrong_policy: Option<String>,
     /// The program `tranche-oci`, as engines find it.
     pub hook: HostPath,
     /// The arguments of the `tranche cdi refresh` that wrote it, and that writes it again in the same way.
@@ -104,15 +107,15 @@ impl HostFile {
         let Some(bytes) = bytes else {
             return Err(HostFileError::Missing { path: path() });
         };
-        let parsed: Result<Self, _> = serde_json::from_slice(&bytes);
-        let head = match &parsed {
+        // Another version may have other checksums and other fields.
+        let opened = seal::open(&bytes).and_then(|text| Ok(serde_json::from_str::<Self>(&text)?));
+        let head = match &opened {
             Ok(file) => Some((file.version, file.program.clone())),
-            // Another version may have other fields.
             Err(_) => serde_json::from_slice(&bytes)
                 .ok()
                 .map(|HostFileHead { version, program }| (version, program)),
         };
-        match (parsed, head) {
+        match (opened, head) {
             (_, Some((version, program))) if version != VERSION || program != env!("CARGO_PKG_VERSION") => {
                 Err(HostFileError::OtherVersion { path: path(), program })
             }
@@ -126,18 +129,21 @@ impl HostFile {
     /// # Errors
     /// Returns an error if a path is not UTF-8.
     pub fn text(&self) -> serde_json::Result<String> {
-        let mut text = serde_json::to_string(self)?;
+        let text = serde_json::to_string(self)?;
         let first = serde_json::to_string(&FirstLine {
             version: self.version,
             program: &self.program,
             runtime: &self.runtime,
         })?;
+        // The first fields of the file are those of the first line.
         let fields = first.strip_suffix('}').unwrap_or_default();
-        if text.strip_prefix(fields).is_some_and(|rest| rest.starts_with(',')) {
-            text.insert(fields.len() + 1, '\n');
-        }
-        text.push('\n');
-        Ok(text)
+        let rest = text
+            .strip_prefix(fields)
+            .and_then(|rest| rest.strip_prefix(',')?.strip_suffix('}'));
+        Ok(match (fields.strip_prefix('{'), rest) {
+            (Some(fields), Some(rest)) => seal::seal(fields, rest),
+            _ => format!("{text}\n"),
+        })
     }
 }
 
@@ -149,8 +155,9 @@ fn read_plainly(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// Reads the first line of a `host.json`, as a JSON object of its own: the version, the program and the settings of the
-/// runtime. Of a file that was written in one line, as the first version of the form was, it returns everything.
+/// Reads the first line of a `host.json`, as a JSON object of its own with its checksum
+/// ([`tranche_core::sealed::parse`]): the version, the program and the settings of the runtime. Of a file that was
+/// written in one line, as the first version of the form was, it returns everything.
 ///
 /// # Errors
 /// Returns `FileTooLarge` if the line has more than 64 MiB, or the error of reading.

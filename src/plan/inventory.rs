@@ -13,7 +13,7 @@ mod node;
 
 pub use catalogue::{Catalogue, HostDevice};
 pub use degraded::Degraded;
-pub use driver::{Driver, DriverCapability, DriverFile, FileKind};
+pub use driver::{Driver, DriverCapability, DriverFile, FileKind, LIBCUDA};
 pub use gpu::{
     AddressingMode, Architecture, ComputeMode, DriKind, DriNode, Gpu, MigDevice, MigInstance, MigMode, MigState,
     VirtualizationMode,

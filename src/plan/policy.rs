@@ -5,6 +5,7 @@
 //! plugin parses and then ignores (`devices`, `rename`) have an effect here.
 
 mod kubernetes;
+mod limit_time;
 mod mps;
 pub mod read;
 mod runtime;
@@ -17,6 +18,7 @@ pub use runtime::{
     RuntimeSettings,
 };
 
+pub use limit_time::LimitTime;
 pub use tranche_core::types::{Place, Strategy};
 pub use users::{AtLimit, QueueSettings, Sourced, TimeLimit, UserLimits, UserPolicy, UserRules};
 
@@ -26,10 +28,9 @@ use std::str::FromStr;
 use tranche_core::error::Error;
 use tranche_core::types::{CdiKind, DeviceSelector, MemorySize, MigProfile, Overcommit, Percent, ShareName, WaitTime};
 
-/// The largest number of parts that an entry may make of a device. MPS serves far fewer (see [`crate::share`]), and a
-/// GPU under time-slicing has no room for a thousand contexts. Every part costs memory and time while a plan is made,
-/// so the bound is checked before anything is made.
-pub const MOST_PARTS: u32 = 1024;
+/// The largest number of shares with names that an entry may make of a device: each of them costs memory and time
+/// wherever a plan is used. Equal replicas are a count, and have no bound but that of their strategy.
+pub const MOST_NAMED: usize = 1024;
 
 /// A whole policy. By default, nothing is split.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -230,7 +231,7 @@ pub enum ReplicaNames {
     /// `0.any`, and a number for each replica of a device that has at most [`ReplicaNames::FEW`] of them.
     #[default]
     Few,
-    /// `0.any`, and a number for each replica.
+    /// `0.any`, and a number for each replica of a device that has at most [`MOST_NAMED`] of them.
     Each,
     /// `0.any` alone.
     Any,
@@ -244,7 +245,7 @@ impl ReplicaNames {
     pub fn numbered(self, replicas: usize) -> bool {
         match self {
             Self::Few => replicas <= Self::FEW,
-            Self::Each => true,
+            Self::Each => replicas <= MOST_NAMED,
             Self::Any => false,
         }
     }

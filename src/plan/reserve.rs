@@ -9,7 +9,8 @@ mod findings;
 mod wait;
 
 pub use explain::{explain, list};
-pub use findings::{Finding, findings, held_unsplit};
+pub use findings::{Finding, InBooks, findings, held_unsplit};
+pub use wait::FreeParts;
 
 use crate::share::{Fit, Plan, Wish};
 use draft::{Draft, add_missing};
@@ -19,7 +20,7 @@ use tranche_core::error::{Error, Kind};
 use tranche_core::ledger::{
     Book, Books, Claim, DamagedBook, Holder, LedgerError, Refused, Waiter, WhyOut, is_start_name, start_name,
 };
-use tranche_core::types::{CdiKind, Device};
+use tranche_core::types::{CdiKind, Device, DeviceKey};
 
 /// Seconds for which shares are reserved for a start whose process is not known: more than an engine needs from its
 /// `precreate` hooks to its `createRuntime` hooks.
@@ -86,6 +87,14 @@ pub trait Offer {
     /// Returns an error if something is there that keeps a new claim from being made.
     fn sweep(&self, _claims: &[&Claim]) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// The devices of `plan` that the host does not have any more. It is asked while the ledger is locked.
+    ///
+    /// # Errors
+    /// Returns an error if the host cannot be examined.
+    fn gone(&self, _plan: &Plan) -> Result<Vec<DeviceKey>, Error> {
+        Ok(Vec::new())
     }
 
     /// Checks that the user who asks may hold the shares of `fit` in addition to what is held.
@@ -268,11 +277,13 @@ impl Plan {
         if !is_for_starts && !damaged.is_empty() {
             return Err(damaged_one(damaged, |_| true));
         }
+        let gone = offer.gone(self).map_err(ReserveError::Offer)?;
         let attempt = |all: bool| -> Result<(Vec<Book>, Vec<Fit>), ReserveError> {
             let draft = Draft::new(self, machine, locked.claims().uid());
             let mut draft = Draft {
                 books: old.clone(),
                 damaged: &damaged,
+                gone: &gone,
                 ahead,
                 ..draft
             };
@@ -309,8 +320,10 @@ impl Plan {
         let recorded =
             publish(&mut new, reservations, &fits, offer).and_then(|()| Ok(locked.ledger().replace(&old, &new)?));
         if let Err(error) = recorded {
-            offer.withdraw().map_err(ReserveError::Offer)?;
-            return Err(error);
+            return Err(match offer.withdraw() {
+                Ok(()) => error,
+                Err(left) => ReserveError::Offer(left.and_hint(format_args!("nothing was reserved: {error}"))),
+            });
         }
         let claim_of = |(reservation, fit): (&Reservation, Fit)| {
             let claim = new.iter().find_map(|book| book.named(&reservation.name)).cloned();

@@ -7,21 +7,25 @@ mod absent;
 mod arithmetic;
 mod domain;
 mod fit;
+mod free;
 mod guarantee;
 mod kubernetes;
 mod need;
 mod part;
 mod resolve;
+mod shares;
 mod strategy;
 
 pub use absent::AbsentDevice;
 pub use fit::{Fit, Wish, fit};
+pub use free::{Free, FreeReplicas, Holds, Unused};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
 pub use kubernetes::{
     ClaimableInstance, DraPart, KubernetesDevice, KubernetesPlan, claimable_instances, dra_devices, dra_divided,
     dra_instance, dra_limits, dra_part, is_claimable_name, offers,
 };
 pub use need::Need;
+pub use shares::{Equal, Shares};
 pub use strategy::{
     Dedicated, DirectoryInContainer, InContainer, MemoryLimitBy, Method, Mps, NoCgroupLimit, TimeSlicing, limits_set_by,
 };
@@ -97,8 +101,8 @@ pub struct SplitDevice {
     /// Whether that is the memory of the machine: the GPU has none of its own, so a share of it is one of RAM.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uses_system_memory: bool,
-    /// The shares, replicas by number, others by name.
-    pub shares: Vec<Share>,
+    /// The shares.
+    pub shares: Shares,
     /// Memory that no share has.
     #[serde(rename = "memory_left_mib", with = "in_mib")]
     pub memory_left: MemorySize,
@@ -225,20 +229,22 @@ impl Plan {
         self.devices.iter().find(|d| d.device == device)
     }
 
-    /// The shares of a device that have a name of their own. Where it has equal replicas, there is `any` as well.
-    pub fn named_shares<'a>(&self, split: &'a SplitDevice) -> &'a [Share] {
+    /// The names of the shares of a device that have one of their own. Where it has equal replicas, there is `any` as
+    /// well.
+    pub fn named_shares<'a>(&self, split: &'a SplitDevice) -> impl Iterator<Item = ShareName> + 'a {
         let is_numbered = split.replica().is_none() || self.names.numbered(split.shares.len());
-        match is_numbered && !split.method.is_whole() {
-            true => &split.shares,
-            false => &[],
-        }
+        let most = match is_numbered && !split.method.is_whole() {
+            true => usize::MAX,
+            false => 0,
+        };
+        split.shares.names().take(most)
     }
 }
 
 impl SplitDevice {
-    /// One of its shares.
+    /// What its share with this name is. Of equal replicas, only the name differs.
     pub fn share(&self, name: &ShareName) -> Option<&Share> {
-        self.shares.iter().find(|s| s.name == *name)
+        self.shares.get(name)
     }
 
     /// What a share of it promises.
@@ -252,12 +258,13 @@ impl SplitDevice {
         if self.method.is_whole() {
             return HeldPart::Whole;
         }
-        let shares = names.iter().filter_map(|name| self.share(name));
-        let held = |share: &Share| HeldShare {
-            name: share.name.clone(),
-            promise: self.promise(share),
+        let held = |name: &ShareName| {
+            Some(HeldShare {
+                name: name.clone(),
+                promise: self.promise(self.share(name)?),
+            })
         };
-        HeldPart::Shares(shares.map(held).collect())
+        HeldPart::Shares(names.iter().filter_map(held).collect())
     }
 
     /// The most that may be promised of it to all holders together.
@@ -271,13 +278,18 @@ impl SplitDevice {
     /// One of its replicas, which differ only in their number. `None` if its shares are not equal and have names from
     /// the policy.
     pub fn replica(&self) -> Option<&Share> {
-        self.shares.first().filter(|share| share.name.number().is_some())
+        match &self.shares {
+            Shares::Equal(equal) => Some(&equal.each),
+            Shares::Named(_) => None,
+        }
     }
 
     /// How many equal replicas it has; 0 if its shares have names from the policy.
     pub fn replicas(&self) -> u32 {
-        let all = u32::try_from(self.shares.len()).unwrap_or(u32::MAX);
-        self.replica().map_or(0, |_| all)
+        match &self.shares {
+            Shares::Equal(equal) => equal.count,
+            Shares::Named(_) => 0,
+        }
     }
 
     /// What must be running or set before a share of it is worth what the plan says.

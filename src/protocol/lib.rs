@@ -11,6 +11,7 @@ mod mig;
 mod mps;
 mod offer;
 mod own;
+mod placement;
 mod run;
 
 #[cfg(fuzzing)]
@@ -29,6 +30,7 @@ pub use mig::{MigAnswer, MigRequest, MigRestoreAnswer, MigRestoreRequest, Policy
 pub use mps::MpsRequest;
 pub use offer::{Offer, OfferedParts, Offers, Taken};
 pub use own::{ListRequest, ReleaseRequest, StatusRequest};
+pub use placement::PodPlacement;
 pub use run::{RunAnswer, RunRequest};
 
 use serde_json::Value;
@@ -118,11 +120,15 @@ macro_rules! named {
     };
 }
 
+impl Command for ReleaseRequest {
+    const NAME: &'static str = "release";
+    const GIVES_BACK: bool = true;
+}
+
 named! {
     "mps" = MpsRequest,
     "claim" = ClaimRequest,
     "run" = RunRequest,
-    "release" = ReleaseRequest,
     "list" = ListRequest,
     "status" = StatusRequest,
     "offers" = OffersRequest,

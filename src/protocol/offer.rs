@@ -1,5 +1,6 @@
 //! What the kubelet of Kubernetes may allocate, as the broker answers it.
 
+use super::PodPlacement;
 use serde::{Deserialize, Serialize};
 use tranche_core::ledger::PodName;
 
@@ -8,6 +9,12 @@ use tranche_core::ledger::PodName;
 pub struct Offers {
     /// All devices that the policy gives to the device plugin, in the order of their indices.
     pub offers: Vec<Offer>,
+    /// What is wrong with the policy that somebody has written since the one of these devices, which stays in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrong_policy: Option<String>,
+    /// Which of them a container gets; `None` if the policy does not say.
+    #[serde(default)]
+    pub placement: Option<PodPlacement>,
 }
 
 /// The parts of one device under one resource name.
@@ -72,14 +79,38 @@ pub struct Taken {
 }
 
 impl Offer {
-    /// The ids of its parts, as the kubelet knows them. They are unique on the node, over all resources.
-    pub fn ids(&self) -> Vec<String> {
-        let with = |part: &dyn std::fmt::Display| format!("{}.{part}", self.device);
+    /// How many parts it has.
+    pub fn count(&self) -> usize {
         match &self.parts {
-            OfferedParts::Whole => vec![self.device.clone()],
-            OfferedParts::Replicas { count, .. } => (0..*count).map(|n| with(&n)).collect(),
-            OfferedParts::Shares(names) => names.iter().map(|name| with(name)).collect(),
+            OfferedParts::Whole => 1,
+            OfferedParts::Replicas { count, .. } => usize::try_from(*count).unwrap_or(usize::MAX),
+            OfferedParts::Shares(names) => names.len(),
         }
+    }
+
+    /// The ids of its parts, as the kubelet knows them, each made when it is asked for. They are unique on the node,
+    /// over all resources.
+    pub fn ids(&self) -> impl Iterator<Item = String> + '_ {
+        let (whole, count, names) = match &self.parts {
+            OfferedParts::Whole => (true, 0, &[][..]),
+            OfferedParts::Replicas { count, .. } => (false, *count, &[][..]),
+            OfferedParts::Shares(names) => (false, 0, names.as_slice()),
+        };
+        let with = |part: &dyn std::fmt::Display| format!("{}.{part}", self.device);
+        let whole = whole.then(|| self.device.clone());
+        let replicas = (0..count).map(move |n| with(&n));
+        whole
+            .into_iter()
+            .chain(replicas)
+            .chain(names.iter().map(move |name| with(name)))
+    }
+
+    /// The ids of its parts that `taken` is, or contains.
+    pub fn covered<'a>(&'a self, taken: &'a Taken) -> impl Iterator<Item = String> + 'a {
+        let named = taken.share.as_ref().filter(|_| self.parts != OfferedParts::Whole);
+        let one = named.map(|share| format!("{}.{share}", self.device));
+        let most = if named.is_some() { 0 } else { usize::MAX };
+        one.filter(|id| self.has(id)).into_iter().chain(self.ids().take(most))
     }
 
     /// The CDI name of the part with this id.
@@ -162,18 +193,19 @@ mod tests {
     #[test]
     fn a_part_has_one_id_and_the_name_of_the_specification() {
         let whole = offer(OfferedParts::Whole, Vec::new());
-        assert_eq!(whole.ids(), ["GPU-1"]);
+        assert_eq!(whole.ids().collect::<Vec<_>>(), ["GPU-1"]);
         assert_eq!(whole.cdi_name("GPU-1"), "nvidia.com/gpu=GPU-1");
         let each = offer(OfferedParts::Replicas { count: 2, named: true }, Vec::new());
-        assert_eq!(each.ids(), ["GPU-1.0", "GPU-1.1"]);
+        assert_eq!(each.ids().collect::<Vec<_>>(), ["GPU-1.0", "GPU-1.1"]);
         assert_eq!(each.cdi_name("GPU-1.1"), "nvidia.com/gpu=GPU-1.1");
         let any = offer(OfferedParts::Replicas { count: 2, named: false }, Vec::new());
-        assert_eq!(any.ids(), each.ids());
+        assert!(any.ids().eq(each.ids()));
         assert_eq!(any.cdi_name("GPU-1.1"), "nvidia.com/gpu=GPU-1.any");
         let named = offer(OfferedParts::Shares(vec!["big".into()]), Vec::new());
-        assert_eq!(named.cdi_name(&named.ids()[0]), "nvidia.com/gpu=GPU-1.big");
+        assert_eq!(named.cdi_name(&named.ids().next().unwrap()), "nvidia.com/gpu=GPU-1.big");
         for offer in [&whole, &each, &any, &named] {
-            assert!(offer.ids().iter().all(|id| offer.has(id)), "{offer:?}");
+            assert!(offer.ids().all(|id| offer.has(&id)), "{offer:?}");
+            assert_eq!(offer.ids().count(), offer.count());
             for other in [
                 "GPU-1.2",
                 "GPU-1.01",

@@ -70,7 +70,7 @@ pub struct Generated {
 pub fn generate(options: GenerateOptions, notes: &mut Vec<String>) -> Result<Generated> {
     let GenerateOptions { at, mut what, .. } = options;
     let inventory = examine::inventory(&at.host)?;
-    let outcome = Outcome::of(&inventory, what.mode, &what.devices, options.degraded);
+    let outcome = Outcome::of(&inventory, &what, options.degraded);
     if let Some(hook) = what.hook.as_ref().filter(|_| at.host.is_here()) {
         warn_if_missing(hook);
     }
@@ -125,7 +125,7 @@ pub(crate) fn add_plan(
     // Only these modes have shares.
     if matches!(options.mode, Mode::Auto | Mode::Nvml) {
         options.sharing = planning::of(inventory, at)?;
-        let plan = options.sharing.as_ref().map(|s| &s.plan);
+        let plan = options.sharing.as_ref().map(|s| &*s.plan);
         origin.policy = Some(digests::of_plan(plan.unwrap_or(&Plan::default()))?);
         options.sharing = with_held(options.sharing.take(), inventory, &at.state_dir, again, notes)?;
     }
@@ -160,7 +160,7 @@ fn with_held(
     again: &str,
     notes: &mut Vec<String>,
 ) -> Result<Option<Sharing>> {
-    let earlier = earlier::earlier(inventory, sharing.as_ref().map(|s| &s.plan), state_dir)?;
+    let earlier = earlier::earlier(inventory, sharing.as_ref().map(|s| &*s.plan), state_dir)?;
     notes.extend(earlier.all_lines().cloned());
     let out_of_service = out_of_service::of_host(inventory, state_dir);
     if earlier.held.is_empty() && out_of_service.is_empty() {

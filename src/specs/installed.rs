@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 use tranche_core::types::EngineVersion;
 use tranche_host::program;
-use tranche_plan::engines::{Engine, FoundEngine, shown};
+use tranche_plan::engines::{Engine, FoundEngine};
 
 /// Where distributions install them; the last one is NixOS. PATH is not searched: the programs run as root.
 const DIRECTORIES: &[&str] = &[
@@ -74,10 +74,10 @@ impl EngineDirs {
         found.map(|(engine, version)| FoundEngine { engine, version }).collect()
     }
 
-    /// The name and the version of crun, if it is installed.
-    pub fn crun(&self) -> Option<String> {
-        let found = self.versions(std::iter::once(((), "crun"))).into_iter().next();
-        found.map(|(_, version)| shown("crun", version.as_ref()))
+    /// Those of `names` that are installed, with their versions. A name that leads to tranche, as those of NVIDIA's
+    /// programs do where tranche takes their place, is left out.
+    pub fn programs(&self, names: &[&'static str]) -> Vec<(&'static str, Option<EngineVersion>)> {
+        self.versions(names.iter().map(|name| (*name, *name)))
     }
 
     /// The versions of programs that are installed, which run at the same time.
@@ -86,7 +86,10 @@ impl EngineDirs {
         for (of, file) in programs {
             let mut seen = BTreeSet::new();
             for path in self.paths(file).into_iter().filter(|path| path.is_file()) {
-                let is_new = path.canonicalize().is_ok_and(|file| seen.insert(file));
+                let is_own = |file: &Path| file.file_name().is_some_and(|name| name == "tranche");
+                let is_new = path
+                    .canonicalize()
+                    .is_ok_and(|file| !is_own(&file) && seen.insert(file));
                 if is_new {
                     asked.push((of, thread::spawn(move || version_of(&path))));
                 }

@@ -29,16 +29,16 @@ use options::RefreshPlace;
 use signs::Sign;
 use std::path::PathBuf;
 use take_over::TakeOver;
-use tranche_core::error::{Error, Kind, Result};
+use tranche_core::error::{Error, Kind, Result, line};
 use tranche_core::ledger::{self, LedgerDirectory, StateLock};
 use tranche_core::root::Missing;
 use tranche_core::text::some;
 use tranche_host::examine;
-use tranche_plan::derive::Mode;
+use tranche_plan::derive::Options;
 use tranche_plan::host_file::{self, HostFile, HostFileError};
 use tranche_plan::inventory::Degraded;
 use tranche_state::out_of_service;
-use tranche_state::planning::pipe_directories;
+use tranche_state::planning::{LastPolicy, pipe_directories};
 
 /// A refresh. Unless it only says what it would do, it keeps other refreshes waiting while it exists.
 ///
@@ -108,9 +108,10 @@ impl<'a> Refresh<'a> {
         // Nothing is missing from a host whose driver is not loaded, at boot for example: it has no device yet, or no
         // more.
         let accepts_degraded = options.degraded || examined.is_not_loaded;
-        let outcome = Outcome::of(&examined.inventory, Mode::Auto, &[], accepts_degraded);
+        let outcome = Outcome::of(&examined.inventory, &Options::default(), accepts_degraded);
         let missing = examine::missing(&examined.inventory.degraded).filter(|_| !outcome.is_complete());
         let signs = examined.signs.clone();
+        let wrong_policy = examined.wrong_policy.clone();
         let found = match FoundFiles::of(examined, &outcome) {
             Ok(found) => found,
             Err(error) if error.kind() == Kind::Nothing => return Err(nothing(&error, place, dry_run)?),
@@ -138,13 +139,22 @@ impl<'a> Refresh<'a> {
         if let Some((dir, links)) = links {
             char_links::make(dir, &links)?;
         }
-        match outcome.is_complete() {
+        if !dry_run && wrong_policy.is_none() {
+            let kept = LastPolicy::keep(&options.at.policy, &place.state_dir);
+            notes.extend(kept.err().map(|error| line(&error)));
+        }
+        match outcome.is_complete() && wrong_policy.is_none() {
             _ if dry_run => {}
             true => LastRefresh::new(options, signs.clone())?.write(place)?,
             // What is missing may come without a sign.
             false => last::forget(place)?,
         }
-        Ok(Refreshed { report, outcome, signs })
+        Ok(Refreshed {
+            report,
+            outcome,
+            wrong_policy,
+            signs,
+        })
     }
 }
 
@@ -172,6 +182,8 @@ pub struct Refreshed {
     /// The files, and what became of them.
     pub report: RefreshReport,
     outcome: Outcome,
+    /// What is wrong with the policy that was written since the last refresh, if that one's stays in force.
+    wrong_policy: Option<String>,
     /// What it saw.
     signs: Vec<Sign>,
 }
@@ -180,6 +192,11 @@ impl Refreshed {
     /// Why the specifications do not describe the host completely; `None` if they do, or if the caller accepts it.
     pub fn missing(&self) -> Option<&str> {
         self.outcome.missing()
+    }
+
+    /// What is wrong with the policy, if not it but the one of the last refresh was applied; `None` if it was applied.
+    pub fn wrong_policy(&self) -> Option<&str> {
+        self.wrong_policy.as_deref()
     }
 }
 
@@ -200,7 +217,7 @@ fn keep_good(missing: &str, old: &Result<HostFile, HostFileError>, changes: &Cha
 /// Removes what an earlier refresh wrote, because the host has no device any more, and returns the error that says so:
 /// `error` with the files that were removed.
 fn nothing(error: &Error, place: &RefreshPlace, dry_run: bool) -> Result<Error> {
-    let mut files = changes::own_files(&place.output_dir);
+    let mut files = changes::own_files(&place.output_dir, &[]);
     // host.json is the last: as long as it exists, its sources show that the specifications changed.
     let of_state = [last::NAME, host_file::NAME].map(|name| place.state_dir.join(name));
     files.extend(of_state.into_iter().filter(|file| file.symlink_metadata().is_ok()));

@@ -5,8 +5,6 @@
 
 mod when;
 
-pub use when::when;
-
 use crate::replace;
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
@@ -78,15 +76,37 @@ pub fn check_reason(reason: &str) -> Result<()> {
     Err(Error::usage("--reason", what).hint("give one short line, or leave it out"))
 }
 
-/// Takes `devices` out of service from `from` on (seconds since 1970). One that is out already gets the new time and
-/// reason. Returns each of them with what was there before.
+/// From when on a device is out of service, in seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DrainTime {
+    /// From now on. A device that is out since earlier stays so: the command may be repeated for another reason.
+    Now(u64),
+    /// From the time that was asked for, whatever was before.
+    At(u64),
+}
+
+impl DrainTime {
+    /// The time that `at` names, as `tranche drain --at` takes it; `None`: now.
+    ///
+    /// # Errors
+    /// Returns a usage error if it is not a time, or has passed.
+    pub fn of(at: Option<&str>) -> Result<Self> {
+        match at {
+            Some(text) => when::when(text).map(Self::At),
+            None => Ok(Self::Now(when::now())),
+        }
+    }
+}
+
+/// Takes `devices` out of service. Of one that is out already, or will be, what is asked for is changed, and the rest
+/// stays. Returns each of them with what was there before.
 ///
 /// # Errors
 /// Returns an error if the file is damaged or cannot be written. Then nothing is changed.
 pub fn drain(
     state_dir: &Path,
     devices: &[NamedDevice],
-    from: u64,
+    time: DrainTime,
     reason: Option<&str>,
 ) -> Result<Vec<(Outage, Option<Outage>)>> {
     let ledger = Ledger::open(state_dir)?;
@@ -96,11 +116,13 @@ pub fn drain(
     for NamedDevice { key, .. } in devices {
         let before = drained.iter().position(|outage| outage.device == *key);
         let before = before.map(|at| drained.remove(at));
-        let outage = Outage {
-            device: key.clone(),
-            // Repeating the command does not make it look as if the device had been in service until now.
-            from: before.as_ref().map_or(from, |before| before.from.min(from)),
-            reason: reason.map(str::to_owned),
+        let reason = reason.map(str::to_owned).or_else(|| before.as_ref()?.reason.clone());
+        let outage = match time {
+            DrainTime::At(from) => Outage::new(key.clone(), from, reason),
+            DrainTime::Now(now) => {
+                let from = before.as_ref().map_or(now, |before| before.from.min(now));
+                Outage::new(key.clone(), from, reason).in_the_place_of(before.as_ref())
+            }
         };
         drained.push(outage.clone());
         done.push((outage, before));
@@ -182,14 +204,16 @@ pub fn record_prohibited(inventory: &Inventory, state_dir: &Path) -> Result<()> 
     }
 }
 
-/// Gives the file of an earlier version a checksum. The broker does it once, when it starts.
+/// Gives the file of an earlier version a checksum, and records the outages whose time has come. The broker does it
+/// when it starts.
 ///
 /// # Errors
 /// Returns an error if the file is damaged or cannot be written.
 pub fn add_checksum(state_dir: &Path) -> Result<()> {
     let path = OutOfService::drained_file(state_dir);
     let is_without = |text: String| !sealed::is_sealed(&text);
-    if !std::fs::read_to_string(&path).is_ok_and(is_without) {
+    let has_come = || readable(state_dir).is_ok_and(|out| out.drained.iter().any(Outage::has_come));
+    if !std::fs::read_to_string(&path).is_ok_and(is_without) && !has_come() {
         return Ok(());
     }
     let ledger = Ledger::open(state_dir)?;
@@ -204,11 +228,9 @@ fn prohibited(inventory: &Inventory, before: &[Outage]) -> Vec<Outage> {
         let known = before.iter().find(|outage| outage.device == device).cloned();
         match gpu.compute_mode {
             None => known,
-            Some(ComputeMode::Prohibited) => Some(known.unwrap_or_else(|| Outage {
-                device,
-                from: when::now(),
-                reason: Some(PROHIBITED.to_owned()),
-            })),
+            Some(ComputeMode::Prohibited) => {
+                Some(known.unwrap_or_else(|| Outage::new(device, when::now(), Some(PROHIBITED.to_owned()))))
+            }
             Some(_) => None,
         }
     };

@@ -1,15 +1,18 @@
 //! From the policy to a plan for this host, and what the plan needs there. Every command about shares begins with it.
 
 mod hook;
+mod last_policy;
 pub mod needs;
 pub mod pipe_directories;
 
 pub use hook::own_hook;
+pub use last_policy::LastPolicy;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use tranche_core::error::{Error, Kind, Result};
+use std::sync::Arc;
+use tranche_core::error::{Error, Kind, Result, line};
 use tranche_core::ledger::{OutOfService, STATE_DIR, kept_dir};
 use tranche_core::types::HostPath;
 use tranche_host::examine::{self, HostOptions};
@@ -28,13 +31,20 @@ pub struct PolicyOptions {
     pub key: Option<String>,
     /// The policy that a Kubernetes cluster has given this node, if it exists.
     pub cluster: PathBuf,
+    /// What is read in place of the file, because the file is not valid.
+    pub last: Option<LastPolicy>,
 }
 
 impl PolicyOptions {
     /// The policy of a node whose ledger is in `state_dir`.
     pub fn of(file: Option<PathBuf>, key: Option<String>, state_dir: &Path) -> Self {
         let cluster = kept_dir(state_dir).join(CLUSTER_FILE);
-        Self { file, key, cluster }
+        Self {
+            file,
+            key,
+            cluster,
+            last: None,
+        }
     }
 
     /// The files of which the first that exists counts. If none does, there is no policy.
@@ -85,6 +95,15 @@ impl Default for PlanOptions {
 }
 
 impl PlanOptions {
+    /// The same options with another policy.
+    #[must_use]
+    pub fn with_policy(&self, policy: &PolicyOptions) -> Self {
+        Self {
+            policy: policy.clone(),
+            ..self.clone()
+        }
+    }
+
     /// The options of a command that say the same.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
@@ -135,7 +154,7 @@ pub fn of(inventory: &Inventory, options: &PlanOptions) -> Result<Option<Sharing
         tracing::info!("{note}");
     }
     Ok(Some(Sharing {
-        plan,
+        plan: Arc::new(plan),
         held: BTreeSet::new(),
         out_of_service: OutOfService::default(),
         state_dir: HostPath::absolute(&options.state_dir)?,
@@ -147,8 +166,39 @@ pub fn of(inventory: &Inventory, options: &PlanOptions) -> Result<Option<Sharing
 /// # Errors
 /// Returns an error if the policy cannot be read.
 pub fn policy(options: &PolicyOptions) -> Result<Option<read::Read>> {
-    let read = |file: PathBuf| read::file(&file, options.key.as_deref());
+    let key = options.key.as_deref();
+    if let Some(last) = &options.last {
+        return read::parse_key(&last.file.display().to_string(), &last.text, key).map(Some);
+    }
+    let read = |file: PathBuf| read::file(&file, key);
     options.to_read().map(read).transpose()
+}
+
+/// What `with` makes of the policy of `options`, or else of the policy that the last refresh has applied. With the
+/// second one, a line says what is wrong with the policy that somebody has written since.
+///
+/// # Errors
+/// Returns the error for the policy of `options` if there is no other one, or if that does not help.
+pub fn in_force<T>(
+    options: &PolicyOptions,
+    state_dir: &Path,
+    mut with: impl FnMut(&PolicyOptions) -> Result<T>,
+) -> Result<(T, Option<String>)> {
+    let error = match with(options) {
+        Ok(made) => return Ok((made, None)),
+        Err(error) => error,
+    };
+    let last = LastPolicy::instead_of(options, state_dir).unwrap_or_else(|unusable| {
+        tracing::warn!("{}", line(&unusable));
+        None
+    });
+    match last.map(|last| with(&last)) {
+        Some(Ok(made)) => {
+            let wrong = format!("{}; the policy of the last refresh stays in force", line(&error));
+            Ok((made, Some(wrong)))
+        }
+        Some(Err(_)) | None => Err(error),
+    }
 }
 
 /// The policy; without one, a policy that says nothing.
@@ -157,6 +207,14 @@ pub fn policy(options: &PolicyOptions) -> Result<Option<read::Read>> {
 /// As [`policy`].
 pub fn policy_or_none(options: &PolicyOptions) -> Result<Policy> {
     Ok(policy(options)?.map(|read| read.policy).unwrap_or_default())
+}
+
+/// As [`policy_or_none`], while the policy is not valid the one that the last refresh has applied.
+///
+/// # Errors
+/// As [`policy`], if no other one is in force.
+pub fn policy_in_force(options: &PolicyOptions, state_dir: &Path) -> Result<Policy> {
+    in_force(options, state_dir, policy_or_none).map(|(policy, _)| policy)
 }
 
 /// The inventory and the plan.

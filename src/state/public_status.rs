@@ -12,7 +12,9 @@ use std::path::Path;
 use tranche_core::bounded;
 use tranche_core::error::{Context, Result};
 use tranche_core::ledger::{Books, Claim, ClaimState, HeldPart};
-use tranche_core::types::{DeviceKey, ShareName, Strategy};
+use tranche_core::sealed;
+use tranche_core::types::{DeviceKey, Strategy};
+use tranche_plan::reserve::InBooks;
 use tranche_plan::share::{Plan, SplitDevice};
 
 /// The name of the file in the state directory.
@@ -52,11 +54,15 @@ pub struct PublicDevice {
     pub key: DeviceKey,
     /// How it is shared; `None` if the plan does not have it.
     pub strategy: Option<Strategy>,
-    /// The shares that it has under the present policy; empty for a device that stays whole.
+    /// The shares that it has under the present policy, of equal replicas the first thousand; empty for a device that
+    /// stays whole.
     pub shares: Vec<String>,
-    /// Those that a container can have now, each of them alone.
+    /// How many those are in all; `None` in the file of an older broker.
+    #[serde(default)]
+    pub count: Option<usize>,
+    /// Those that a container can have now, each of them alone; of equal replicas the first thousand.
     pub free: Vec<String>,
-    /// How many of those can be had together; `None` in the file of an older broker.
+    /// How many of all that are free can be had together; `None` in the file of an older broker.
     #[serde(default)]
     pub free_together: Option<usize>,
     /// Whether its book in the ledger could be read. If not, it is unknown what is held or free.
@@ -103,9 +109,7 @@ impl PublicStatus {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             read => read.about(path.display(), "cannot be read")?,
         };
-        serde_json::from_slice(&bytes)
-            .map(Some)
-            .about(path.display(), "is damaged")
+        sealed::parse(&bytes).map(Some).about(path.display(), "is damaged")
     }
 
     /// What the ledger has, of the devices of `plan` and of others, `now` (seconds since 1970). `plan` is `None` if it
@@ -146,33 +150,29 @@ impl PublicStatus {
 
 impl PublicDevice {
     fn planned(split: &SplitDevice, books: &Books) -> Self {
-        let book = books.books.iter().find(|book| book.gpu == *split.key.gpu());
-        let is_free = |name: &ShareName| {
-            let part = split.part(std::slice::from_ref(name));
-            books.is_free(&split.key, &part, split.bounds())
-        };
         let other = Self::other(&split.key, books);
-        let names = || {
-            split
-                .shares
-                .iter()
-                .map(|share| &share.name)
-                .filter(|_| !split.method.is_whole())
-        };
-        let free: Vec<ShareName> = names()
-            .filter(|name| other.readable && is_free(name))
-            .cloned()
-            .collect();
-        let together = book.map_or(free.len(), |book| {
-            book.fit_together(&split.key, split.part(&free).shares().to_vec(), split.bounds())
-        });
-        Self {
+        let planned = Self {
             device: format!("{}={}", split.kind, split.device.cdi_name()),
             strategy: Some(split.method.strategy()),
-            shares: names().map(ToString::to_string).collect(),
-            free: free.iter().map(ToString::to_string).collect(),
-            free_together: Some(together),
             ..other
+        };
+        if split.method.is_whole() {
+            return planned;
+        }
+        let planned = Self {
+            shares: split.shares.listed().map(|name| name.to_string()).collect(),
+            count: Some(split.shares.len()),
+            ..planned
+        };
+        if !planned.readable {
+            return planned;
+        }
+        let books = InBooks::of(books);
+        let free = split.free(&books);
+        Self {
+            free: free.listed().iter().map(ToString::to_string).collect(),
+            free_together: Some(books.together(split, &free)),
+            ..planned
         }
     }
 
@@ -184,6 +184,7 @@ impl PublicDevice {
             key: key.clone(),
             strategy: None,
             shares: Vec::new(),
+            count: Some(0),
             free: Vec::new(),
             free_together: Some(0),
             readable: !books.damaged.iter().any(|book| book.may_be_of(key.gpu())),
@@ -214,7 +215,7 @@ mod tests {
     use crate::controlled::{CgroupMemory, DaemonStatus, LostClients};
     use tranche_core::claims::{ClaimEntry, Claims};
     use tranche_core::ledger::{ContainerName, Holder};
-    use tranche_core::types::{Bounds, Part, Subject};
+    use tranche_core::types::{Bounds, Part, ShareName, Subject};
 
     const POLICY: &str = "sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 3}\n";
 
@@ -232,8 +233,8 @@ mod tests {
             (
                 split.key.clone(),
                 Subject::Part(
-                    Part::Share(split.shares[1].name.clone()),
-                    split.promise(&split.shares[1]),
+                    Part::Share(ShareName::replica(1)),
+                    split.promise(split.shares.first().unwrap()),
                 ),
                 split.bounds(),
             ),
@@ -362,5 +363,20 @@ mod tests {
             !device.readable && device.free.is_empty() && device.shares.len() == 3,
             "{device:?}"
         );
+    }
+
+    /// The lists have the first thousand of many replicas, and the numbers all of them.
+    #[test]
+    fn many_replicas_are_counted() {
+        let text = POLICY
+            .replace("mps", "timeSlicing")
+            .replace("replicas: 3", "replicas: 4000000");
+        let policy = tranche_plan::policy::read::parse("c.yaml", &text).unwrap().policy;
+        let plan = tranche_plan::share::plan(&policy, &tranche_plan::sim::open("t4x2").unwrap()).unwrap();
+        let (_state, books) = books(&plan, &"GPU-99999999-0000".parse().unwrap());
+        let device = PublicDevice::planned(&plan.devices[0], &books);
+        assert_eq!((device.shares.len(), device.count), (1024, Some(4_000_000)));
+        assert_eq!((device.free.len(), device.free_together), (1024, Some(3_999_999)));
+        assert_eq!(device.free[..2], ["0", "2"]);
     }
 }

@@ -106,9 +106,11 @@ impl Machine {
         begun.elapsed()
     }
 
-    /// Waits until `is_done`, and for two more looks of the broker.
+    /// Waits until `is_done`, and for two more looks of the broker. It looks every five seconds, and ends a program in
+    /// two looks. Most wait for two programs, of which the second has what the first held.
     pub(crate) fn until(&self, begun: Instant, mut is_done: impl FnMut() -> bool) {
-        while !is_done() && begun.elapsed() < Duration::from_secs(15) {
+        let patience = Duration::from_secs(if self.subject.is_real() { 45 } else { 15 });
+        while !is_done() && begun.elapsed() < patience {
             std::thread::sleep(Duration::from_millis(50));
         }
         if self.subject.is_real() {

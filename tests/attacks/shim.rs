@@ -131,6 +131,7 @@ impl Shim {
                 accept_annotations: Some(AcceptAnnotations::Always),
                 ..RuntimeSettings::default()
             },
+            wrong_policy: None,
             hook: HostPath::new(env!("CARGO_BIN_EXE_tranche-oci")).unwrap(),
             arguments: Vec::new(),
             sources: Vec::new(),

@@ -47,7 +47,7 @@ fn give(scene: &Scene, text: Option<&str>) -> Result<Value, String> {
 /// How many devices the kubelet is offered.
 fn offered(scene: &Scene) -> usize {
     let offers: Offers = serde_json::from_value(scene.ask(0, "offers", json!({})).unwrap()).unwrap();
-    offers.offers.iter().map(|offer| offer.ids().len()).sum()
+    offers.offers.iter().map(|offer| offer.count()).sum()
 }
 
 #[test]

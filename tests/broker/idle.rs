@@ -201,6 +201,10 @@ fn an_idle_program_is_ended_after_an_hour_and_one_that_works_goes_on() {
     fs::write(&file, seen.to_string()).unwrap();
     bed.start();
     until("it is ended", || bob.has_ended());
+    // The line follows the signal.
+    until("the journal says so", || {
+        bed.journal().contains("asked to end, by SIGTERM")
+    });
     let journal = bed.journal();
     assert!(
         journal.contains("idle for longer than 1h, which is idle in sharing.users.default"),

@@ -126,7 +126,7 @@ fn the_plugin_sees_what_there_is_and_who_has_it() {
     let all = offers(&scene).offers;
     let seen: Vec<_> = all
         .iter()
-        .map(|o| (o.resource.as_str(), o.device.as_str(), o.ids().len(), o.one_share))
+        .map(|o| (o.resource.as_str(), o.device.as_str(), o.count(), o.one_share))
         .collect();
     assert_eq!(
         seen,

@@ -82,6 +82,19 @@ fn a_user_holds_what_the_entry_for_the_user_or_the_group_says_and_the_refusal_na
             "{entered:?}"
         );
     }
+    // Nor is it said otherwise while another user waits for it.
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| scene.ask(ANN, "claim", json!({"name": "g", "device": "1", "wait": "10m"})));
+        let waits = || {
+            let list = scene.ask(ANN, "list", json!({})).unwrap();
+            list["waiting"].as_array().is_some_and(|waiting| !waiting.is_empty())
+        };
+        until("a user waits for the device", waits);
+        let refused = claim(BOB, "f", "1", 0).unwrap_err();
+        assert!(scene.tranche(ANN, &["claim", "release", "d"]).status.success());
+        waiter.join().unwrap().unwrap();
+        assert!(refused.contains(expected), "{refused}");
+    });
     // Root is never limited.
     let root = scene.tranche_of_root(&["claim", "create", "--name=r", "--device=0", "--shares=3"]);
     assert!(root.status.success(), "{root:?}");

@@ -5,10 +5,12 @@ use crate::scene::{ANN, BOB, GPU_0, Scene, Sleeper, answer, as_user, container};
 use crate::support::until;
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::json;
+use std::collections::VecDeque;
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -328,6 +330,60 @@ fn a_user_gives_back_however_many_requests_there_are() {
         list.join().unwrap()
     });
     assert!(list.status.success(), "{list:?}");
+}
+
+/// A user who opens connections without end, of which 500 are open at any time.
+#[test]
+fn what_a_user_gives_back_is_taken_among_500_connections_and_others_notice_nothing() {
+    let test = "users::what_a_user_gives_back_is_taken_among_500_connections_and_others_notice_nothing";
+    let Some(scene) = Scene::new(test) else { return };
+    for name in ["a", "b", "c"] {
+        scene.claim(BOB, name).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    let opened = AtomicUsize::new(0);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut open = VecDeque::new();
+            while !stop.load(Ordering::SeqCst) {
+                open.push_back(scene.connect(BOB));
+                if open.len() > 500 {
+                    open.pop_front();
+                }
+                opened.fetch_add(1, Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let flood = Ended(&stop);
+        until("500 are open", || opened.load(Ordering::SeqCst) > 500);
+        until("there is no place left", || {
+            let refused = scene.ask(BOB, "list", json!({}));
+            refused.is_err_and(|why| why.contains("too many requests at once"))
+        });
+        for name in ["a", "b"] {
+            scene.ask(BOB, "release", json!({"what": name})).unwrap();
+        }
+        let release = scene.tranche(BOB, &["claim", "release", "c"]);
+        assert!(release.status.success(), "{release:?}");
+        scene.claim(ANN, "train").unwrap();
+        let init = Sleeper::new(ANN);
+        let start = json!({"device": GPU_0, "share": "any", "container": container("b"), "pid": init.pid()});
+        scene.ask(ANN, "enter", start).unwrap();
+        assert_eq!(scene.seen(ANN).len(), 2);
+        scene.ask(ANN, "release", json!({"what": "train"})).unwrap();
+        scene.ask(0, "list", json!({})).unwrap();
+        drop(flood);
+    });
+    assert!(scene.names().is_empty());
+}
+
+/// Sets this when it is dropped, also by a failed assertion.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// `0.3` has the form of a claim of user 0, and is a share.

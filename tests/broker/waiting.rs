@@ -35,7 +35,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    fn new(scene: &Scene, uid: u32, command: &str, mut fields: Value) -> Self {
+    pub(crate) fn new(scene: &Scene, uid: u32, command: &str, mut fields: Value) -> Self {
         fields["version"] = json!(1);
         fields["command"] = json!(command);
         let mut stream = scene.connect(uid);
@@ -65,7 +65,7 @@ pub(crate) fn order(scene: &Scene) -> Vec<String> {
     };
     let waits: Value = serde_json::from_slice(&text).unwrap();
     let what = |wait: &Value| wait["what"].as_str().unwrap().to_owned();
-    waits.as_array().unwrap().iter().map(what).collect()
+    waits["waiting"].as_array().unwrap().iter().map(what).collect()
 }
 
 pub(crate) fn until_waiting(scene: &Scene, number: usize) {
@@ -148,6 +148,8 @@ fn a_wait_ends_with_its_client_with_its_time_and_with_the_broker() {
     scene.ask(BOB, "release", json!({"what": "b"})).unwrap();
     assert_eq!(stays.answer().unwrap()["claim"]["name"], format!("{ANN}.stays"));
     assert_eq!(scene.names(), [format!("{ANN}.a"), format!("{ANN}.stays")]);
+    // The request before is shown for up to a second after its end.
+    until_waiting(&scene, 0);
     let ends = Waiting::claim(&scene, BOB, "ends", "1h");
     until_waiting(&scene, 1);
     let began = Instant::now();
@@ -270,6 +272,8 @@ fn a_container_of_a_users_engine_waits_in_the_same_queue() {
     drop(inits);
     waits.answer().unwrap();
     assert_eq!(scene.claims().iter().filter(|claim| claim.uid == BOB).count(), 1);
+    // The request before is shown for up to a second after its end.
+    until("nobody waits", || order(&scene).is_empty());
     // One whose container ends while it waits gets nothing.
     let other = Sleeper::new(ANN);
     scene.ask(ANN, "enter", entering(&other, "e", "0s")).unwrap();

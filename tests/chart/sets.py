@@ -48,7 +48,7 @@ def defaults(pod, container):
             "device-plugin",
             "--kubelet-dir=/var/lib/kubelet",
             "--state-dir=/run/tranche",
-            "--placement=packed",
+            "--placement=policy",
             "--node=$(NODE_NAME)",
         ]
         and "seLinuxOptions" not in container["securityContext"]
@@ -80,7 +80,7 @@ SETS = {
     and pod["volumes"][-1] == {"name": "config", "configMap": {"name": "tranche-kubelet-config"}}
     and pod["automountServiceAccountToken"] is True,
     "no-events": lambda pod, container: pod["automountServiceAccountToken"] is False
-    and container["args"][-1] == "--placement=packed"
+    and container["args"][-1] == "--placement=policy"
     and "env" not in container,
     "spread": lambda pod, container: "--placement=spread" in container["args"]
     and container["image"].endswith(":0.1.0-2"),
@@ -90,7 +90,7 @@ SETS = {
         "dra",
         "--kubelet-dir=/var/lib/kubelet",
         "--state-dir=/run/tranche",
-        "--placement=packed",
+        "--placement=policy",
         "--driver-name=gpu.tranche.dev",
         "--node=$(NODE_NAME)",
     ],

@@ -182,7 +182,8 @@ fn a_closed_stdout_is_no_failure() {
 #[test]
 fn every_path_in_the_arguments_of_our_hooks_has_a_side() {
     const OF_HOST: [&str; 4] = ["daemon", "state-dir", "spec-file", "ldconfig-path"];
-    const OF_CONTAINER: [&str; 7] = ["link", "by-path", "ldcache-dir", "library", "folder", "path", "node"];
+    const OF_CONTAINER: [&str; 6] = ["link", "by-path", "ldcache-dir", "library", "folder", "path"];
+    const OF_BOTH: [&str; 2] = ["node", "socket"];
     const NO_PATH: [&str; 16] = [
         "as",
         "size",
@@ -236,7 +237,7 @@ fn every_path_in_the_arguments_of_our_hooks_has_a_side() {
         }
     }
     for option in &seen {
-        let known = [&OF_HOST[..], &OF_CONTAINER, &NO_PATH];
+        let known = [&OF_HOST[..], &OF_CONTAINER, &OF_BOTH, &NO_PATH];
         assert!(
             known.iter().any(|list| list.contains(&option.as_str())),
             "--{option}: decide"

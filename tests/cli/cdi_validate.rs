@@ -80,7 +80,7 @@ fn where_no_specification_is_there_is_nothing_to_check() {
         assert_eq!((output.status.code(), said.lines().count()), (Some(3), 1), "{said}");
         assert!(
             said.contains(&format!(
-                "{place}: no CDI specification found; tranche cdi generate --output"
+                "{place}: no CDI specification found; tranche cdi refresh writes one"
             )),
             "{said}"
         );

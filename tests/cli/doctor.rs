@@ -6,8 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod engine_files;
+mod faults;
 mod place;
 mod reasons;
+mod rights;
 mod starts;
 
 /// Runs doctor on the host in `root`, with specifications and state below `top`.

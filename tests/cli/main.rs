@@ -28,6 +28,7 @@ mod library_examples;
 mod list;
 mod messages;
 mod names;
+mod nvidia_keys;
 mod pipe_directories;
 mod policies;
 mod refresh;

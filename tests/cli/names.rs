@@ -13,7 +13,7 @@ use tranche_plan::cdi::{Spec, build};
 use tranche_plan::derive::{HookOptions, NameStrategy, Options, Sharing, derive};
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::read;
-use tranche_plan::share::{Grade, Plan, Wish, fit, plan};
+use tranche_plan::share::{Grade, Plan, Unused, Wish, fit, plan};
 
 fn inventory(name: &str) -> Inventory {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/plan/sim/{name}.json"));
@@ -32,7 +32,7 @@ fn specs(yaml: &str, inventory: &Inventory) -> Result<Vec<Spec>, Error> {
         sharing: Some(Sharing {
             held: BTreeSet::new(),
             out_of_service: OutOfService::default(),
-            plan: planned(yaml, inventory)?,
+            plan: planned(yaml, inventory)?.into(),
             state_dir: HostPath::new("/run/tranche").unwrap(),
         }),
         ..Options::default()
@@ -196,7 +196,7 @@ fn a_dedicated_device_has_the_names_of_a_whole_one_each_with_a_claim() {
             );
         }
         let plan = planned(&yaml, &dgx).unwrap();
-        let share = &plan.devices[0].shares[0];
+        let share = &plan.devices[0].shares.distinct()[0];
         let grades = [
             &share.guarantees.memory,
             &share.guarantees.compute,
@@ -210,7 +210,7 @@ fn a_dedicated_device_has_the_names_of_a_whole_one_each_with_a_claim() {
                 compute: Some("70%".parse().unwrap()),
                 ..Wish::default()
             },
-            |_, _| true,
+            &Unused,
         )
         .unwrap();
         assert_eq!(
@@ -388,18 +388,14 @@ fn the_device_plugin_s_documentation_works_unchanged() {
         ..Wish::default()
     };
     assert!(
-        fit(&strict, &wish(2), |_, _| true)
+        fit(&strict, &wish(2), &Unused)
             .unwrap_err()
             .to_string()
             .contains("one a claim")
     );
-    assert_eq!(fit(&strict, &wish(1), |_, _| true).unwrap().shares.len(), 1);
+    assert_eq!(fit(&strict, &wish(1), &Unused).unwrap().shares.len(), 1);
     let several = planned(&read("rename-by-default"), &hgx).unwrap();
-    assert_eq!(
-        fit(&several, &wish(2), |_, _| true).unwrap().shares.len(),
-        2,
-        "said: false"
-    );
+    assert_eq!(fit(&several, &wish(2), &Unused).unwrap().shares.len(), 2, "said: false");
 
     // Each resource in its own number; profiles that this machine lacks are a note, as one file serves many nodes.
     let dgx = inventory("dgx-a100-mig");
@@ -426,16 +422,17 @@ fn the_device_plugin_s_documentation_works_unchanged() {
     let mps = planned(&read("mps"), &hgx).unwrap();
     let device = &mps.devices[0];
     assert_eq!(device.shares.len(), 10);
-    assert_eq!(device.shares[0].compute.unwrap().get(), 10);
+    assert_eq!(device.shares.distinct()[0].compute.unwrap().get(), 10);
     assert_eq!(
-        device.shares[0].memory.unwrap().mib(),
+        device.shares.distinct()[0].memory.unwrap().mib(),
         device.memory.unwrap().mib() / 10
     );
 
     let read = read::parse("flags.yaml", &read("flags")).unwrap();
     assert_eq!(read.warnings.len(), 1, "{:?}", read.warnings);
     assert!(
-        read.warnings[0].starts_with("flags.yaml:3:1: flags"),
+        read.warnings[0]
+            .starts_with("flags.yaml:4:3: flags: without an effect here: failOnInitError, nvidiaDriverRoot"),
         "{:?}",
         read.warnings
     );

@@ -15,6 +15,8 @@ mod changed;
 mod degraded;
 mod driver_program;
 mod killed;
+mod last_policy;
+mod needed;
 mod others;
 mod sources;
 mod take_over;
@@ -116,7 +118,7 @@ impl Bed {
     fn files(&self) -> BTreeMap<String, String> {
         let dirs = ["cdi", "state"].map(|dir| fs::read_dir(self.at(dir)).into_iter().flatten());
         let paths = dirs.into_iter().flatten().map(|entry| entry.unwrap().path());
-        let files = paths.map(|path| {
+        let files = paths.filter(|path| !path.is_dir()).map(|path| {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             (name, fs::read_to_string(path).unwrap())
         });

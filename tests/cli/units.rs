@@ -81,6 +81,49 @@ fn the_units_give_options_that_tranche_has() {
     assert!(commands >= 4, "{commands}");
 }
 
+/// A file that is gone stops every container until the next refresh. Modules of an X server and VDPAU's back ends are
+/// the driver's own, which does not lose one alone; firmware has the driver's version in its path.
+#[test]
+fn the_directory_of_each_file_of_the_test_hosts_is_watched() {
+    let unit = packaging("systemd")
+        .into_iter()
+        .find(|unit| name(unit) == "tranche-cdi-refresh.path");
+    let unit = fs::read_to_string(unit.unwrap()).unwrap();
+    let watched: BTreeSet<&str> = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix("PathChanged="))
+        .collect();
+    let mut directories = BTreeSet::new();
+    for host in [
+        "arch-linux",
+        "dgx-a100-mig",
+        "fedora-workstation",
+        "gb200",
+        "hgx-h200",
+        "workstation-rtx4090",
+    ] {
+        let specification = format!("cdi-specs/{host}.yaml");
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(specification)).unwrap();
+        let (mounts, sockets) = ("  - hostPath: ", "    - /run/");
+        let mounted = text.lines().filter_map(|line| line.strip_prefix(mounts));
+        let sockets = text
+            .lines()
+            .filter(|line| line.starts_with(sockets))
+            .map(|line| &line[6..]);
+        let files = mounted.chain(sockets).filter(|file| !file.starts_with("/dev/"));
+        let parents = files.map(|file| file.rsplit_once('/').unwrap().0.to_owned());
+        directories.extend(parents);
+    }
+    let parts = ["/xorg", "/vdpau", "/firmware/", "/run/tranche"];
+    directories.retain(|directory| !parts.iter().any(|part| directory.contains(part)));
+    assert!(directories.len() >= 10, "{directories:?}");
+    let missing: Vec<&String> = directories
+        .iter()
+        .filter(|one| !watched.contains(one.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 /// tranche-kubelet is a crate of its own, which is not built here: its help is in a source.
 #[test]
 fn the_unit_the_page_and_the_chart_of_the_device_plugin_have_its_options() {

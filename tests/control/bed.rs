@@ -499,11 +499,8 @@ pub(crate) fn facts(root: &Path, policy: &str) -> Facts {
     };
     let inventory = discover(&Roots::new(&paths).unwrap(), &options);
     let plan = planned(&inventory, policy);
-    Facts {
-        inventory,
-        plan,
-        hook: HostPath::new("/usr/bin/tranche-oci").unwrap(),
-    }
+    let hook = HostPath::new("/usr/bin/tranche-oci").unwrap();
+    Facts::new(inventory, Arc::new(plan), hook)
 }
 
 pub(crate) fn planned(inventory: &tranche_plan::inventory::Inventory, policy: &str) -> Plan {

@@ -277,7 +277,7 @@ fn memory(bed: &Bed) -> (Option<MemoryLimitBy>, Guarantee, Vec<String>) {
         Method::Mps(mps) => Some(mps.memory),
         _ => None,
     };
-    let guarantees = split.shares[0].guarantees.clone();
+    let guarantees = split.shares.distinct()[0].guarantees.clone();
     (by, guarantees.memory, guarantees.not_available)
 }
 

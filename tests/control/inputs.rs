@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranche_broker::control::{Control, MachineControl};
 use tranche_state::controlled::DaemonState;
@@ -278,7 +279,7 @@ fn a_device_that_disappears_while_it_is_claimed_leaves_nothing() {
     bed.host.nvml(|config| config["gpus"] = json!([])).unwrap();
     bed.change(|facts| {
         facts.inventory.gpus.clear();
-        facts.plan.devices.clear();
+        Arc::make_mut(&mut facts.plan).devices.clear();
     });
     assert!(control.tick().is_some());
     bed.stop("small");
@@ -343,7 +344,7 @@ fn a_policy_that_changes_takes_effect_when_nothing_is_claimed() {
     bed.start(&control, "small");
     let pid = bed.pid(&control);
     let keep = UNEQUAL.replace("grace: 0", "grace: 0\n    computeMode: keep");
-    bed.change(|facts| facts.plan = planned(&facts.inventory, &keep));
+    bed.change(|facts| facts.plan = planned(&facts.inventory, &keep).into());
     bed.start(&control, "big");
     assert_eq!((bed.pid(&control), bed.mode()), (pid, Some(3)));
     bed.stop("small");
@@ -358,7 +359,7 @@ fn a_policy_that_changes_takes_effect_when_nothing_is_claimed() {
         bed.fake.lines()
     );
     // The policy does not share the device any more.
-    bed.change(|facts| facts.plan.devices.clear());
+    bed.change(|facts| Arc::make_mut(&mut facts.plan).devices.clear());
     assert!(control.tick().is_some());
     assert_eq!(bed.device(&control).daemon.unwrap().state, DaemonState::Running);
     bed.stop("small");

@@ -164,7 +164,7 @@ fn limits_follow_the_largest_claim_and_running_servers_are_set_too() {
 fn a_device_whose_daemon_the_operator_runs_is_left_alone() {
     let bed = Bed::new(UNEQUAL);
     let external = UNEQUAL.replace("grace: 0", "daemon: external");
-    bed.change(|facts| facts.plan = planned(&facts.inventory, &external));
+    bed.change(|facts| facts.plan = planned(&facts.inventory, &external).into());
     let control = bed.control();
     bed.start(&control, "small");
     let refused = control.start(bed.key()).unwrap_err().to_string();

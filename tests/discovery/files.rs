@@ -32,7 +32,7 @@ fn libraries_have_their_links() {
 }
 
 /// Debian has a directory for the libraries of each driver, which no loader searches, and links above it for the names
-/// that programs open. Drivers up to 470 have an NVVM library with a version of its own.
+/// that programs open. Drivers up to 515 have an NVVM library with a version of its own.
 #[test]
 fn links_of_debian_s_layout_are_where_programs_look() {
     let bed = bed("workstation-rtx4090");
@@ -79,6 +79,73 @@ fn links_of_debian_s_layout_are_where_programs_look() {
     )
     .unwrap();
     assert!(has_file(&bed.look(), "libnvidia-nvvm.so.4.0.0"));
+}
+
+/// Some packages install a library under its SONAME, without a file that has the driver's version in its name
+/// (negativo17/nvidia-driver#195).
+#[test]
+fn a_library_under_its_soname_is_taken() {
+    let bed = bed("fedora-workstation");
+    let dir = "/usr/lib64";
+    let rename = |from: &str, to: &str| {
+        bed.remove(&format!("{dir}/{to}"));
+        fs::rename(
+            bed.host.path(&format!("{dir}/{from}")),
+            bed.host.path(&format!("{dir}/{to}")),
+        )
+        .unwrap();
+    };
+    rename("libGLX_nvidia.so.565.77", "libGLX_nvidia.so.0");
+    rename("vdpau/libvdpau_nvidia.so.565.77", "vdpau/libvdpau_nvidia.so.1");
+    let modules = "xorg/modules/extensions/libglxserver_nvidia.so";
+    rename(&format!("{modules}.565.77"), modules);
+    let inventory = bed.look();
+    assert_eq!(warnings(&inventory), [""; 0]);
+    let links = |name: &str| -> Vec<(String, String)> {
+        let links = &file(&inventory, &format!("{dir}/{name}")).links;
+        links.iter().map(|l| (l.path.to_string(), l.target.clone())).collect()
+    };
+    let indirect = (format!("{dir}/libGLX_indirect.so.0"), "libGLX_nvidia.so.0".to_owned());
+    assert_eq!(links("libGLX_nvidia.so.0"), [indirect]);
+    assert_eq!(links("vdpau/libvdpau_nvidia.so.1"), []);
+    assert_eq!(links(modules), []);
+    // libcuda too: the version then is that of the module.
+    rename("libcuda.so.565.77", "libcuda.so.1");
+    assert!(bed.look().driver.unwrap().library("libcuda.so.1").is_some());
+}
+
+/// A library of another driver version is invalid here, whatever its name: it neither replaces a missing library of the
+/// installed driver nor is mounted beside an existing one.
+#[test]
+fn the_library_of_another_driver_is_not_taken() {
+    let bed = bed("fedora-workstation");
+    let dir = bed.host.path("/usr/lib64");
+    let own = bed.look();
+    fs::copy(dir.join("libcuda.so.565.77"), dir.join("libcuda.so.440.33")).unwrap();
+    fs::rename(dir.join("libGLX_nvidia.so.565.77"), dir.join("libGLX_nvidia.so.440.33")).unwrap();
+    fs::remove_file(dir.join("libGLX_nvidia.so.0")).unwrap();
+    symlink("libGLX_nvidia.so.440.33", dir.join("libGLX_nvidia.so.0")).unwrap();
+    let inventory = bed.look();
+    let names = |inventory: &Inventory| -> Vec<String> {
+        let files = &inventory.driver.as_ref().unwrap().files;
+        files.iter().map(|f| f.container.to_string()).collect()
+    };
+    let mut rest = names(&own);
+    rest.retain(|name| name != "/usr/lib64/libGLX_nvidia.so.565.77");
+    assert_eq!(names(&inventory), rest);
+}
+
+/// A file of Vulkan or EGL whose library is missing: the loader would say nothing, and a program would see no GPU.
+#[test]
+fn an_absent_library_that_a_configuration_names_is_a_warning() {
+    let bed = bed("workstation-rtx4090");
+    let dir = "/usr/lib/x86_64-linux-gnu";
+    let version = bed.look().driver.unwrap().version;
+    bed.remove(&format!("{dir}/libGLX_nvidia.so.0"));
+    bed.remove(&format!("{dir}/libGLX_nvidia.so.{version}"));
+    let told = one_warning(&bed.look());
+    let start = "/usr/share/vulkan/icd.d/nvidia_icd.json: names libGLX_nvidia.so.0, which is not among";
+    assert!(told.starts_with(start), "{told}");
 }
 
 #[test]
@@ -151,11 +218,11 @@ fn a_cache_that_lies_costs_a_line_and_no_library() {
 fn what_is_no_library_is_left_out() {
     let bed = bed(SMALL);
     let dir = "/usr/lib/x86_64-linux-gnu";
-    let broken = format!("{dir}/libnvidia-opencl.so.555.58.02");
+    let broken = format!("{dir}/libnvidia-ptxjitcompiler.so.555.58.02");
     fs::write(bed.host.path(&broken), "#!/bin/sh\n").unwrap();
     symlink("nowhere", bed.host.path(&format!("{dir}/libnvidia-new.so.555.58.02"))).unwrap();
     let inventory = bed.look();
-    assert!(!has_file(&inventory, "libnvidia-opencl.so.555.58.02"));
+    assert!(!has_file(&inventory, "libnvidia-ptxjitcompiler.so.555.58.02"));
     let told = warnings(&inventory);
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told.iter().any(|w| w.starts_with(&format!(

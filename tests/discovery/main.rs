@@ -27,6 +27,7 @@ mod broken_nvml;
 mod degraded;
 mod fake_nvml;
 mod files;
+mod kinds;
 mod machines;
 mod silence;
 pub(crate) use tranche_test_support as support;

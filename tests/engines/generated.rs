@@ -7,7 +7,7 @@
 use crate::support::{engines, fake_host, skip};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Output;
 
 use engines::{Bed, Engine, run_podman};
@@ -210,6 +210,34 @@ fn libraries_and_links_are_there_with_and_without_a_hook() {
         let script = format!("cd {libdir}; stat -c '%s %F' libcuda.so libcuda.so.1 libcuda.so.{version}");
         let one = format!("{size} regular file\n");
         assert_eq!(case.inside(&["nvidia.com/gpu=0"], &script), one.repeat(3));
+    });
+}
+
+/// nvidia-container-toolkit#692: a package with a version of its own is updated. toolbox#1577: a daemon is stopped.
+#[test]
+fn what_comes_and_goes_stops_no_container() {
+    let test = "what_comes_and_goes_stops_no_container";
+    each_engine(test, &Engine::ALL, "workstation-rtx4090", |case| {
+        case.generate(&[]);
+        let library = "/usr/lib/x86_64-linux-gnu/libnvidia-egl-wayland.so.1";
+        let socket = "/run/nvidia-persistenced/socket";
+        let script = format!("stat -L -c %s {library}; test -S {socket} && echo socket || echo none");
+        let of_library = || fs::metadata(case.host.path(library)).unwrap().len();
+        let devices = ["nvidia.com/gpu=0"];
+        assert_eq!(case.inside(&devices, &script), format!("{}\nsocket\n", of_library()));
+        let (link, host_socket) = (case.host.path(library), case.host.path(socket));
+        let (old, new) = (format!("{}.1.13", link.display()), format!("{}.1.16", link.display()));
+        let mut updated = fs::read(&old).unwrap();
+        updated.extend([0; 4096]);
+        fs::write(&new, updated).unwrap();
+        fs::remove_file(old).unwrap();
+        fs::remove_file(&link).unwrap();
+        symlink("libnvidia-egl-wayland.so.1.1.16", &link).unwrap();
+        let stopped = case.host.path("/run/stopped");
+        fs::rename(&host_socket, &stopped).unwrap();
+        assert_eq!(case.inside(&devices, &script), format!("{}\nnone\n", of_library()));
+        fs::rename(&stopped, &host_socket).unwrap();
+        assert_eq!(case.inside(&devices, &script), format!("{}\nsocket\n", of_library()));
     });
 }
 

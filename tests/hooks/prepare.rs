@@ -1,9 +1,13 @@
 //! `hook prepare` on images with a real loader: a program in them finds the driver's libraries by name.
 
+mod back_ends;
 mod foreign;
 mod odd_roots;
+#[cfg(target_arch = "x86_64")]
+mod one_directory;
 mod other_machine;
 mod other_parts;
+mod sockets;
 mod two_word_sizes;
 mod unreachable;
 

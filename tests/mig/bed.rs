@@ -1,5 +1,6 @@
 //! A machine with GPUs that have MIG, and a broker that changes them.
 
+use crate::support::failing_disk::FailingDisk;
 use crate::support::fake_host::{self, Host};
 use crate::support::on_host::on_host;
 use crate::support::until;
@@ -93,11 +94,44 @@ impl Bed {
         until("the broker answers", || UnixStream::connect(&socket).is_ok());
     }
 
+    /// Starts a broker whose writes are on `disk`.
+    pub(crate) fn start_on(&mut self, disk: &FailingDisk) -> std::io::Result<()> {
+        let mut command = self.command(&["broker"]);
+        let log = fs::File::create(self.at("broker.log"))?;
+        self.broker = Some(disk.spawn(command.stderr(log))?);
+        let socket = self.at("state/broker.sock");
+        until("the broker answers", || UnixStream::connect(&socket).is_ok());
+        Ok(())
+    }
+
     /// Kills the broker, while others still ask it. [`Bed::end`] waits for its end.
     pub(crate) fn kill_broker(&self) {
+        self.signal_broker(Signal::SIGKILL);
+    }
+
+    /// Sends the broker a signal.
+    pub(crate) fn signal_broker(&self, signal: Signal) {
         if let Some(broker) = &self.broker {
-            kill(Pid::from_raw(broker.id() as i32), Signal::SIGKILL).unwrap();
+            kill(Pid::from_raw(broker.id() as i32), signal).unwrap();
         }
+    }
+
+    /// Whether the driver has an instance of this profile that was made by now, with a MIG device on it.
+    pub(crate) fn driver_has(&self, profile: &str) -> bool {
+        let text = fs::read(self.at("host/fake-nvml.mig.json")).unwrap_or_default();
+        let Ok(state) = serde_json::from_slice::<Value>(&text) else {
+            return false;
+        };
+        let gpus = state.as_object().unwrap().values();
+        let mut instances = gpus
+            .filter(|gpu| gpu["made"].as_u64() > Some(0))
+            .flat_map(|gpu| gpu["instances"].as_array().unwrap());
+        instances.any(|one| one["profile"] == profile && one["compute"][0].is_object())
+    }
+
+    /// The number of the broker's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.broker.as_ref().unwrap().id()
     }
 
     /// Whether the broker has ended by itself, or was killed by another.

@@ -3,6 +3,7 @@
 use crate::bed::Bed;
 use serde_json::{Value, json};
 use std::fs;
+use std::process::Command;
 
 #[test]
 fn the_mode_of_a_hopper_changes_at_once_when_it_is_asked_for() {
@@ -49,12 +50,13 @@ fn the_mode_of_an_ampere_needs_a_reset() {
     assert_eq!(bed.layout(0), before);
     // A driver's program that resets nothing: everything is put back.
     let smi = bed.host.path("/usr/bin/nvidia-smi");
-    fs::write(&smi, "#!/bin/sh\necho cannot reset; exit 3\n").unwrap();
+    let printed = "The following GPUs could not be reset:\n  GPU 00000000:07:00.0: In use by another client\n";
+    fs::write(&smi, format!("#!/bin/sh\nprintf '{printed}'; exit 255\n")).unwrap();
     let failed = bed.tranche(&[&off[..], &["--mode", "--reset"]].concat());
-    assert!(
-        failed.err.contains("nvidia-smi --gpu-reset failed: cannot reset"),
-        "{failed:?}"
-    );
+    let expected = "gpu 0: cannot turn MIG mode off: nvidia-smi --gpu-reset failed: The following GPUs could not be reset: GPU 00000000:07:00.0: In use by \
+                    another client (exit code 255)";
+    assert!(failed.err.contains(expected), "{failed:?}");
+    assert!(!failed.err.contains("nvidia_drm"), "it is not loaded: {failed:?}");
     assert!(failed.err.contains("everything was put back as it was"), "{failed:?}");
     assert_eq!(bed.layout(0), before);
     // One that does: the fake library's state after a reset.
@@ -66,6 +68,35 @@ fn the_mode_of_an_ampere_needs_a_reset() {
     fs::write(&smi, script).unwrap();
     let done = bed.tranche(&[&off[..], &["--mode", "--reset"]].concat());
     assert_eq!((done.code, bed.layout(0).as_str()), (Some(0), "off"), "{done:?}");
+}
+
+/// A display is no process that has the node of the GPU open, so only the module that serves it can be named.
+#[test]
+fn a_reset_that_a_display_prevents_names_its_module() {
+    let mut bed = Bed::without_broker("dgx-a100-mig");
+    for (path, text) in [
+        ("/sys/bus/pci/devices/0000:07:00.0/drm/card1/dev", "226:1\n"),
+        (
+            "/usr/bin/nvidia-smi",
+            "#!/bin/sh\necho In use by another client; exit 255\n",
+        ),
+    ] {
+        let path = bed.host.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let node = bed.host.path("/dev/dri/card1");
+    fs::create_dir_all(node.parent().unwrap()).unwrap();
+    let made = Command::new("mknod")
+        .arg(&node)
+        .args(["c", "226", "1"])
+        .status()
+        .unwrap();
+    assert!(made.success());
+    bed.start();
+    let failed = bed.tranche(&["mig", "apply", "--yes", "--layout", "0:off", "--mode", "--reset"]);
+    let expected = "In use by another client (exit code 255); the module nvidia_drm is loaded";
+    assert!(failed.err.contains(expected), "{failed:?}");
 }
 
 #[test]

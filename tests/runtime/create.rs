@@ -19,6 +19,9 @@ fn the_configuration_of_the_bundle_is_edited() {
         format!("--root /r --log /dev/null --log-format json create --bundle {bundle} --pid-file /p ID"),
         "run -d -b=bundle ID".to_owned(),
         "--unknown value create --other thing --bundle bundle ID".to_owned(),
+        // runc reads options behind the id, too.
+        "run ID --bundle bundle".to_owned(),
+        "create --pid-file /p ID -b bundle".to_owned(),
     ] {
         place.configure(&request());
         fs::set_permissions(place.config(), PermissionsExt::from_mode(0o640)).unwrap();
@@ -33,6 +36,29 @@ fn the_configuration_of_the_bundle_is_edited() {
     let mut command = place.command(&["run", "ID"]);
     assert_eq!(command.current_dir(&bundle).status().unwrap().code(), Some(EXECUTED));
     assert!(is_edited(&place.config()));
+}
+
+/// A later runtime may start what an option names that is not known: without the GPU, it would be started unlimited.
+#[test]
+fn a_container_that_an_unknown_option_names_is_refused_if_it_asks() {
+    let place = Place::new();
+    let other = place.at("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("config.json"), plain().to_string()).unwrap();
+    for line in [
+        "create --bundle other --spec bundle ID",
+        "run --spec=bundle/config.json -b other ID",
+        "run -b other ID --spec bundle",
+    ] {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        place.configure(&request());
+        let said = place.refused(&words);
+        let says =
+            "config.json: its container asks for a device, and is named by an option that this program does not know";
+        assert!(said.contains(says), "{line}: {said}");
+        place.configure(&plain());
+        assert_eq!(place.passes(&words).arguments, words, "{line}");
+    }
 }
 
 #[test]

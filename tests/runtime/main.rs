@@ -10,7 +10,9 @@ pub(crate) use tranche_test_support as support;
 
 mod configs;
 mod create;
+mod gone;
 mod holders;
+mod locks;
 mod nvidia_hook;
 mod pass;
 mod place;

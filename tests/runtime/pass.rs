@@ -68,6 +68,31 @@ fn the_low_level_runtime_inherits_everything_from_the_engine() {
     }
 }
 
+/// The low-level runtime answers what is no complete start, and no message of it is kept.
+#[test]
+fn help_and_commands_without_an_id_are_no_starts() {
+    let place = Place::new();
+    for line in [
+        "create --help",
+        "run -h",
+        "restore --help",
+        "exec --help",
+        "delete --help",
+        "create",
+        "run --bundle bundle",
+        "restore",
+        "kill",
+    ] {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(place.passes(&words).arguments, words, "{line}");
+    }
+    assert!(
+        !fs::read_dir(place.at("state"))
+            .unwrap()
+            .any(|entry| { entry.unwrap().file_name().to_string_lossy().contains("message") })
+    );
+}
+
 #[test]
 fn a_configuration_that_requests_nothing_keeps_every_byte() {
     let place = Place::new();

@@ -92,6 +92,7 @@ impl Place {
                 spec_dirs: vec![self.at("specs")],
                 ..RuntimeSettings::default()
             },
+            wrong_policy: None,
             hook: HostPath::new("/usr/bin/tranche-oci").unwrap(),
             arguments: Vec::new(),
             sources: Vec::new(),
@@ -103,11 +104,15 @@ impl Place {
 
     /// Writes `host.json` with a plan that dedicates GPU 0, and returns the plan.
     pub(crate) fn dedicate_gpu_0(&self) -> Plan {
-        let policy = "version: v1\nsharing: {dedicated: {devices: [0]}}\n";
+        self.plan("version: v1\nsharing: {dedicated: {devices: [0]}}\n")
+    }
+
+    /// Writes `host.json` with the plan of this policy, and returns the plan.
+    pub(crate) fn plan(&self, policy: &str) -> Plan {
         let policy = policy::read::parse("policy.yaml", policy).unwrap().policy;
         let plan = share::plan(&policy, &sim::open("hgx-h200").unwrap()).unwrap();
         let mut host = self.host(&[&self.at("bin/runc")]);
-        host["plan"]["plan"] = serde_json::to_value(&plan).unwrap();
+        host["plan"] = serde_json::to_value(&plan).unwrap();
         fs::write(self.at("state/host.json"), host.to_string()).unwrap();
         plan
     }

@@ -108,6 +108,7 @@ fn file(name: &str, capability: DriverCapability, links: Vec<Link>) -> DriverFil
         kind: FileKind::Library {
             soname: None,
             class: ElfClass::Elf64,
+            own_version: false,
         },
         capability,
         links,
@@ -117,7 +118,7 @@ fn file(name: &str, capability: DriverCapability, links: Vec<Link>) -> DriverFil
 prop_compose! {
     fn host()(
         gpus in (1u32..5).prop_flat_map(|n| (0..n).map(gpu).collect::<Vec<_>>()),
-        names in prop::collection::btree_set("lib[a-z]{1,6}\\.so\\.1\\.2", 0..6),
+        names in prop::collection::btree_set("lib[a-z]{1,6}\\.so\\.1\\.2", 1..6),
         ctl in node("/dev/nvidiactl".into()),
         uvm in node("/dev/nvidia-uvm".into()),
     ) -> Inventory {
@@ -285,7 +286,7 @@ fn everything(inventory: &Inventory) -> Vec<Option<Spec>> {
     let state_dir = HostPath::new("/run/tranche").unwrap();
     let mut all = vec![Options {
         sharing: plan.map(|plan| Sharing {
-            plan,
+            plan: plan.into(),
             held: BTreeSet::new(),
             out_of_service: OutOfService::default(),
             state_dir,

@@ -107,6 +107,9 @@ impl Control {
             nvml_patience: options.nvml_patience,
         };
         tools.journals.remove_left()?;
+        if let Err(error) = tools.journals.add_checksums() {
+            tracing::warn!("{}", line(&error));
+        }
         let claims = Claims::open(state_dir)?;
         let control = Self {
             options,

@@ -100,6 +100,23 @@ impl Journals {
         )
     }
 
+    /// Gives the journals of an earlier version checksums, once. The broker calls this when it starts. One that cannot
+    /// be read is left as it is.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be listed, or if one cannot be written.
+    pub(super) fn add_checksums(&self) -> Result<()> {
+        for instance in self.instances()? {
+            let bytes = self.directory.read(format!("{instance}{SUFFIX}").as_ref(), MOST_BYTES);
+            let is_without =
+                bytes.is_ok_and(|bytes| std::str::from_utf8(&bytes).is_ok_and(|text| !sealed::is_sealed(text)));
+            if let (true, Ok(Some(journal))) = (is_without, self.read(&instance)) {
+                self.write(&journal.target, Some(&journal.changes))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The journal of a device; `None` if nothing of it is changed.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ impl ControlTarget {
     /// The device of `key`, if it is shared in a way that the broker manages. `root` is the directory that has the
     /// host's files.
     pub(super) fn find(facts: &Facts, key: &DeviceKey, state_dir: &HostPath, root: &Path) -> Option<Self> {
-        let Plan { devices, .. } = &facts.plan;
+        let Plan { devices, .. } = &*facts.plan;
         let split = devices
             .iter()
             .find(|split| split.key == *key && split.method.is_managed())?;
@@ -199,7 +199,7 @@ pub(super) fn library(driver: Option<&Driver>, root: &Path) -> Option<PathBuf> {
 fn nvml(driver: &Driver) -> Option<&HostPath> {
     const SONAME: &str = "libnvidia-ml.so.1";
     let is_nvml = |kind: &FileKind| {
-        matches!(kind, FileKind::Library { soname: Some(soname), class }
+        matches!(kind, FileKind::Library { soname: Some(soname), class, .. }
             if soname == SONAME && *class == tranche_core::types::ElfClass::Elf64)
     };
     driver

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use tranche_core::error::{Error, Result, line};
 use tranche_host::examine;
 use tranche_plan::derive::HookOptions;
-use tranche_plan::host_file::{self, HostFile, HostSource, SourceKind};
+use tranche_plan::host_file::{self, HostFile, HostFileError, HostSource, SourceKind};
 use tranche_state::mutex::lock;
 use tranche_state::planning::own_hook;
-use tranche_state::planning::{self, PlanOptions};
+use tranche_state::planning::{self, PlanOptions, PolicyOptions};
+use tranche_state::renew;
 
 /// For how long a failure, or an incomplete result, is repeated: users must not make the broker examine the host again
 /// and again.
@@ -50,13 +51,12 @@ impl HostNow {
         let state_dir = &self.options.state_dir;
         // Options that name another host or policy are about a machine that host.json does not describe.
         let is_usual = self.options.host.is_here() && self.options.policy.file.is_none();
-        if is_usual && let Ok(file) = HostFile::read(state_dir) {
+        if is_usual && let Some(file) = self.refreshed() {
             let mut sources = file.sources;
             sources.push(written(state_dir));
             let facts = Facts {
-                inventory: file.inventory,
-                plan: file.plan,
-                hook: file.hook,
+                wrong_policy: file.wrong_policy,
+                ..Facts::new(file.inventory, Arc::new(file.plan), file.hook)
             };
             return Ok((facts, sources));
         }
@@ -65,13 +65,35 @@ impl HostNow {
         let mut sources: Vec<_> = policies.map(|file| HostSource::now(SourceKind::Policy, file)).collect();
         sources.push(written(state_dir));
         let inventory = examine::quietly(&self.options.host)?;
-        let sharing = planning::of(&inventory, &self.options)?;
+        let of = |policy: &PolicyOptions| planning::of(&inventory, &self.options.with_policy(policy));
+        let (sharing, wrong_policy) = planning::in_force(&self.options.policy, state_dir, of)?;
+        if let Some(wrong) = &wrong_policy {
+            tracing::warn!("{wrong}");
+        }
+        let plan = sharing.map(|sharing| sharing.plan).unwrap_or_default();
+        let hook = own_hook().unwrap_or_else(|| HookOptions::default().path);
         let facts = Facts {
-            inventory,
-            plan: sharing.map(|sharing| sharing.plan).unwrap_or_default(),
-            hook: own_hook().unwrap_or_else(|| HookOptions::default().path),
+            wrong_policy,
+            ..Facts::new(inventory, plan, hook)
         };
         Ok((facts, sources))
+    }
+}
+
+impl HostNow {
+    /// What the last refresh found. Nothing is promised by a policy whose specifications are not written: where the
+    /// host or the policy has changed since, they are written first.
+    fn refreshed(&self) -> Option<HostFile> {
+        let state_dir = &self.options.state_dir;
+        match HostFile::read(state_dir) {
+            Err(HostFileError::Stale { .. }) => {
+                if let Err(error) = renew::specifications(state_dir, &[]) {
+                    tracing::warn!("{}", line(&error));
+                }
+                HostFile::read(state_dir).ok()
+            }
+            read => read.ok(),
+        }
     }
 }
 

@@ -56,6 +56,14 @@ impl MigTools<'_> {
     /// Returns who or what stands in the way. Nothing has changed then, or everything was put back as it was; where it
     /// could not be, the error says so.
     pub fn apply(&self, order: &MigOrder) -> Result<Vec<MigGpu>> {
+        self.apply_then(order, || Ok(()))
+    }
+
+    /// As [`MigTools::apply`]; `then` is done before anybody else can claim what was destroyed.
+    ///
+    /// # Errors
+    /// As there, and those of `then`: everything has changed then.
+    pub fn apply_then(&self, order: &MigOrder, then: impl FnOnce() -> Result<()>) -> Result<Vec<MigGpu>> {
         self.finish()?;
         let mut wanted = Vec::new();
         for target in &order.target {
@@ -88,7 +96,9 @@ impl MigTools<'_> {
         if !held.is_empty() && order.record == Record::Layout {
             self.machine.await_starts();
         }
+        let done = then();
         drop(held);
+        done?;
         wanted.iter().map(|(now, _)| self.gpu(&now.uuid)).collect()
     }
 

@@ -116,10 +116,12 @@ fn reach(machine: &dyn MigMachine, target: &[ExactGpu], progress: Progress<'_>) 
 }
 
 fn reach_one(machine: &dyn MigMachine, target: &ExactGpu, progress: Progress<'_>) -> Result<()> {
-    let failed = |what: String| Error::failed(&target.gpu, what);
     let mut last: Option<(MigChange, MigGpu)> = None;
     for _ in 0..MOST_CHANGES {
-        let now = machine.gpu(&target.gpu).map_err(|error| failed(error.to_string()))?;
+        let now = machine
+            .gpu(&target.gpu)
+            .map_err(|error| Error::failed(&target.gpu, error))?;
+        let failed = |what: String| Error::failed(format!("gpu {}", now.index), what);
         let next = target.next(&now).map_err(|error| failed(error.to_string()))?;
         let Some(next) = next else {
             return Ok(());
@@ -131,9 +133,8 @@ fn reach_one(machine: &dyn MigMachine, target: &ExactGpu, progress: Progress<'_>
         patiently(machine, &target.gpu, &next).map_err(|error| failed(format!("cannot {next}: {error}")))?;
         last = Some((next, now));
     }
-    Err(failed(format!(
-        "still differs from the layout after {MOST_CHANGES} changes"
-    )))
+    let what = format!("still differs from the layout after {MOST_CHANGES} changes");
+    Err(Error::failed(&target.gpu, what))
 }
 
 fn has_same(a: &MigGpu, b: &MigGpu) -> bool {

@@ -5,7 +5,7 @@
 
 use tranche_core::claims::{ClaimEntry, Claims, explain};
 use tranche_core::error::Result;
-use tranche_core::ledger::{Bounds, Holder, start_name};
+use tranche_core::ledger::{Books, Bounds, Claim, Holder, start_name};
 use tranche_core::types::{DeviceKey, Subject};
 
 /// The name of the program in `tranche status` and in refusals.
@@ -49,6 +49,28 @@ impl<'a> DevicesHeld<'a> {
         Ok(held)
     }
 
+    /// Releases what this process has held before and could not release, because nothing could be written. The caller
+    /// makes no change at the same time, and has read `books` since it made the last one. Returns whether there was
+    /// anything to release.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be written.
+    pub fn release_left(claims: &Claims, books: &Books) -> Result<bool> {
+        let is_own = |claim: &&Claim| {
+            let is_program = matches!(&claim.holder, Holder::Process { program, .. } if program == PROGRAM);
+            is_program
+                && claim
+                    .process
+                    .as_ref()
+                    .is_some_and(|process| process.pid == std::process::id())
+        };
+        let left: Vec<&Claim> = books.claims().filter(is_own).collect();
+        for claim in &left {
+            claims.release_failed_start(&claim.holder, &claim.device)?;
+        }
+        Ok(!left.is_empty())
+    }
+
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.devices.is_empty()
@@ -59,7 +81,7 @@ impl Drop for DevicesHeld<'_> {
     fn drop(&mut self) {
         for device in &self.devices {
             if let Err(error) = self.claims.release_failed_start(&self.holder, device) {
-                // It ends with this process at the latest.
+                // Before the next change, or with this process at the latest.
                 tracing::warn!("{device} stays held by {PROGRAM}: {error}");
             }
         }
@@ -69,6 +91,18 @@ impl Drop for DevicesHeld<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_could_not_be_released_is_released_before_the_next_change() {
+        let top = tempfile::tempdir().unwrap();
+        let claims = Claims::open(top.path()).unwrap();
+        let key: DeviceKey = "GPU-bb5d1807-35ed-1a19-3c32-147f9952a2da/7/0".parse().unwrap();
+        std::mem::forget(DevicesHeld::take(&claims, [key.clone()]).unwrap());
+        DevicesHeld::take(&claims, [key.clone()]).unwrap_err();
+        assert!(DevicesHeld::release_left(&claims, &claims.books().unwrap()).unwrap());
+        assert!(!DevicesHeld::release_left(&claims, &claims.books().unwrap()).unwrap());
+        drop(DevicesHeld::take(&claims, [key]).unwrap());
+    }
 
     #[test]
     fn devices_are_held_for_one_at_a_time_and_all_or_none() {

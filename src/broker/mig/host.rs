@@ -42,9 +42,11 @@ impl MigHost<'_> {
     ) -> Result<T> {
         let facts = self.facts.now()?;
         let driver = self.control.driver()?;
+        let with_drm = facts.inventory.gpus.iter().filter(|gpu| !gpu.dri.is_empty());
         let machine = NvmlMachine {
             nvml: driver.nvml,
             reset: driver.nvidia_smi.filter(|_| may_reset),
+            with_drm: with_drm.map(|gpu| gpu.uuid.clone()).collect(),
         };
         let claims = Claims::open(self.state_dir)?;
         let tools = MigTools {

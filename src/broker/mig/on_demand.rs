@@ -46,6 +46,11 @@ impl OnDemandInstance {
 }
 
 impl OnDemandInstances {
+    /// The file, of a node whose ledger is in `state_dir`.
+    pub fn path(state_dir: &Path) -> PathBuf {
+        state_dir.join(FILE)
+    }
+
     /// Forgets an instance that does not exist any more.
     ///
     /// # Errors
@@ -67,7 +72,7 @@ impl OnDemandInstances {
     /// # Errors
     /// Returns an error if the file cannot be read, or was not written by this version of tranche.
     pub fn read(state_dir: &Path) -> Result<Self> {
-        let read = FORM.read(&path(state_dir), |read: &Self| read.version)?;
+        let read = FORM.read(&Self::path(state_dir), |read: &Self| read.version)?;
         Ok(read.unwrap_or(Self {
             version: FORM.version,
             made: Vec::new(),
@@ -85,10 +90,6 @@ impl OnDemandInstances {
     /// # Errors
     /// Returns an error if it cannot be written.
     pub fn write(&self, state_dir: &Path) -> Result<()> {
-        FORM.write(&path(state_dir), self)
+        FORM.write(&Self::path(state_dir), self)
     }
-}
-
-fn path(state_dir: &Path) -> PathBuf {
-    state_dir.join(FILE)
 }

@@ -2,6 +2,7 @@
 
 use super::machine::{ChangeError, MigMachine};
 use crate::control::nvml::{Nvml, NvmlFailure};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct NvmlMachine {
     pub nvml: Nvml,
     /// nvidia-smi, which resets a GPU whose mode cannot change otherwise; `None`: no GPU may be reset.
     pub reset: Option<PathBuf>,
+    /// The GPUs with nodes below /dev/dri, which the module nvidia_drm makes.
+    pub with_drm: BTreeSet<GpuUuid>,
 }
 
 impl MigMachine for NvmlMachine {
@@ -71,7 +74,14 @@ impl NvmlMachine {
         self.nvml.let_go();
         let arguments = ["--gpu-reset", "-i", gpu.as_str()];
         let reset = program::text_of(nvidia_smi, &arguments, &[], "", RESET);
-        reset.map_err(|error| ChangeError::Other(format!("nvidia-smi --gpu-reset failed: {error}")))?;
+        reset.map_err(|error| {
+            // A console or a display is no process that has the node of the GPU open.
+            let drm = match self.with_drm.contains(gpu) {
+                true => "; the module nvidia_drm is loaded, and a console or a display uses the GPU through it: modprobe -r nvidia_drm",
+                false => "",
+            };
+            ChangeError::Other(format!("nvidia-smi --gpu-reset failed: {error}{drm}"))
+        })?;
         match self.gpu(gpu)?.mode.current == mode {
             true => Ok(()),
             false => Err(ChangeError::Other(

@@ -31,7 +31,12 @@ pub fn apply(host: &MigHost<'_>, request: &MigRequest) -> Result<MigAnswer> {
         let layouts = layouts?;
         let gpus = gpus(nvml)?;
         check_seen(&request.seen, &gpus)?;
-        check_policy(&layouts, &planning::policy_or_none(host.policy)?, &gpus, request.check)?;
+        check_policy(
+            &layouts,
+            &planning::policy_in_force(host.policy, host.state_dir)?,
+            &gpus,
+            request.check,
+        )?;
         let holders = holders(&gpus, tools.claims)?;
         tools.apply(&MigOrder {
             target: plan(&layouts, &gpus, &holders)?,
@@ -82,7 +87,7 @@ pub fn restore(host: &MigHost<'_>) -> Result<MigRestoreAnswer> {
 /// Makes the layouts, and adds to `failures` those that cannot be made.
 fn restore_each(host: &MigHost<'_>, failures: &mut Vec<FailedRestore>) -> Result<MigRestoreAnswer> {
     let saved = SavedLayouts::read(host.state_dir)?;
-    let layouts = planning::policy_or_none(host.policy)?.mig_layouts;
+    let layouts = planning::policy_in_force(host.policy, host.state_dir)?.mig_layouts;
     let mut answer = MigRestoreAnswer::default();
     if saved.gpus.is_empty() && layouts.is_empty() {
         return Ok(answer);

@@ -60,10 +60,10 @@ mod tests {
         let policy = tranche_plan::policy::read::parse("c.yaml", &text).unwrap().policy;
         let plan = tranche_plan::share::plan(&policy, &tranche_plan::sim::open("t4x2").unwrap()).unwrap();
         let split = &plan.devices[0];
-        let promise = split.promise(&split.shares[0]);
+        let promise = split.promise(split.shares.first().unwrap());
         let state_dir = HostPath::new("/run/tranche").unwrap();
         let inside = split
-            .in_container(promise, split.shares[0].priority, &state_dir)
+            .in_container(promise, split.shares.first().unwrap().priority, &state_dir)
             .unwrap();
         let inherited = inherited.iter().map(|(name, value)| (name.into(), value.into()));
         let text = |text: OsString| text.into_string().unwrap();

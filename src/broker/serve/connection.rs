@@ -15,7 +15,7 @@ use tranche_protocol::Request;
 /// How long a client may take to send its line, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// For how long the request of a client that is refused is read.
+/// For how long the rest of a request is read that is too long.
 const REFUSAL_PATIENCE: Duration = Duration::from_millis(200);
 
 /// The most bytes after the end of a request that are read, so that the client gets the answer.
@@ -36,20 +36,14 @@ pub(super) fn answer(stream: &UnixStream, peer: &BrokerClient, commands: &Comman
     }
 }
 
-/// Tells a client that it has too many connections. Its request is read first: a client that writes to a closed socket
-/// may not read what was sent to it. What gives something back is done all the same.
-pub(super) fn refuse(stream: &UnixStream, peer: &BrokerClient, commands: &Commands<'_>) {
-    let asked = read(stream, REFUSAL_PATIENCE).ok();
-    let asked = asked.and_then(|line| Request::parse(&line).ok());
-    match asked.filter(|request| matches!(request, Request::Release(_) | Request::Leave(_))) {
-        Some(request) => send(stream, commands.run(peer, stream, request)),
-        None => write(stream, &busy()),
+/// Does what a client asks for that has too many connections, and gives something back.
+pub(super) fn give_back(stream: &UnixStream, peer: &BrokerClient, commands: &Commands<'_>, request: Request) {
+    if stream.set_nonblocking(false).is_ok() {
+        send(stream, commands.run(peer, stream, request));
     }
-    finish(stream);
 }
 
-/// As [`refuse`], for a client that has too many refused connections, too: without waiting for anything. The client may
-/// lose the line.
+/// Tells a client that it has too many connections, without waiting for anything.
 pub(super) fn turn_away(stream: &UnixStream) {
     if stream.set_nonblocking(true).is_ok() {
         write(stream, &busy());

@@ -17,9 +17,12 @@ use tranche_core::call::ReleaseCall;
 use tranche_core::claims::{Attempt, ClaimEntry, Claims, LockedClaims, NotEntered, OfferedClaim};
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::process::Machine;
-use tranche_core::ledger::{Books, Claim, ContainerName, HeldPart, Holder, Ledger, LedgerError, WaitedFor, Waiter};
+use tranche_core::ledger::{
+    Books, Claim, ContainerName, HeldPart, Holder, InitProcess, Ledger, LedgerError, WaitedFor, Waiter,
+};
 use tranche_core::types::{DeviceKey, HostPath, Part, Promise, Subject};
 use tranche_plan::policy::WholeDevice;
+use tranche_plan::reserve::InBooks;
 use tranche_plan::share::{Plan, SplitDevice};
 
 const REFRESH: &str = "the specification is not of the present policy: root writes it again with tranche cdi refresh";
@@ -58,7 +61,7 @@ pub(super) fn enter(
     };
     let attempt = UserEntry {
         attempt: claims.entry_attempt(&entry, &holder, Some(process)),
-        quota: ClientQuota::of(commands, peer, &facts, &claims)?,
+        quota: ClientQuota::of(commands, peer, &claims)?,
         request,
         split,
         subject: &entry.subject,
@@ -76,6 +79,7 @@ pub(super) fn enter(
     let asked = UserAttempt {
         attempt: &attempt,
         taken: &taken,
+        renew: &|| attempt.quota.renew(),
         is_over_limit: |error| matches!(error, EntryError::OverLimit(_)),
     };
     let entered = commands.queue.take_turn(commands, &claims, &asked, &options);
@@ -175,6 +179,10 @@ impl<A: Attempt<Got = (), Error = NotEntered>> Attempt for UserEntry<'_, A> {
         self.attempt.check_needed().map_err(EntryError::NotEntered)
     }
 
+    fn process(&self) -> Option<&InitProcess> {
+        self.attempt.process()
+    }
+
     fn timed_out(waited: Duration, last: EntryError) -> EntryError {
         let waited_for = |error: Error| error.and_hint(format!("waited {} s for it", waited.as_secs()));
         match last {
@@ -213,6 +221,7 @@ pub(super) fn leave(commands: &Commands<'_>, peer: &BrokerClient, name: Containe
         return Ok(json!({}));
     }
     let claims = commands.claims(peer)?;
+    let mut left = Vec::new();
     // Those that end with the container take their specifications with them.
     for claim in own {
         if let (Some(name), Some(file)) = (&claim.name, &claim.spec_file) {
@@ -227,10 +236,11 @@ pub(super) fn leave(commands: &Commands<'_>, peer: &BrokerClient, name: Containe
                 file: Path::new(file),
                 is_own: &|text| call.is_in(text),
             };
-            claims.release(&holder, Some(&claim.device), Some(&offered))?;
+            left.extend(claims.release(&holder, Some(&claim.device), Some(&offered))?);
         }
     }
-    match claims.release(&holder, None, None)?.into_iter().next() {
+    left.extend(claims.release(&holder, None, None)?);
+    match left.into_iter().next() {
         None => Ok(json!({})),
         Some(error) => Err(error.into()),
     }
@@ -297,8 +307,9 @@ fn object(split: &SplitDevice, subject: &EnterSubject) -> String {
 
 /// The names of the shares of `split` that can be claimed now.
 fn free(books: &Books, split: &SplitDevice) -> Vec<String> {
-    let is_free = |name| books.is_free(&split.key, &split.part(&[name]), split.bounds());
-    let names = split.shares.iter().map(|share| &share.name);
-    let names = names.filter(|name| !split.method.is_whole() && is_free((*name).clone()));
-    names.map(ToString::to_string).collect()
+    if split.method.is_whole() {
+        return Vec::new();
+    }
+    let free = split.free(&InBooks::of(books)).listed();
+    free.iter().map(ToString::to_string).collect()
 }

@@ -41,7 +41,14 @@ pub(super) fn offers(commands: &Commands<'_>) -> Result<Value> {
         offer.out_of_service = books.out_of_service.why(key).map(|why| why.to_string());
     }
     let offers = offers.into_iter().map(|(_, offer)| offer).collect();
-    serde_json::to_value(Offers { offers }).about("broker", "cannot write what it offers")
+    let wrong_policy = facts.wrong_policy.clone();
+    let placement = facts.plan.kubernetes.placement;
+    let offers = Offers {
+        offers,
+        wrong_policy,
+        placement,
+    };
+    serde_json::to_value(offers).about("broker", "cannot write what it offers")
 }
 
 /// What does not work on this node.

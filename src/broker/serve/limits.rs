@@ -24,11 +24,11 @@ const SERVED: Most = Most {
     one_account: 8,
 };
 
-/// Connections that are refused with a line. They last for a fraction of a second.
-const REFUSED: Most = Most {
+/// Requests that give something back, of clients whose other places are all taken. They end by themselves.
+const GIVING_BACK: Most = Most {
     all: 64,
     users: 48,
-    one_account: 4,
+    one_account: 16,
 };
 
 /// The connections that are open, by account.
@@ -51,9 +51,9 @@ impl ConnectionPlaces {
         Self::new(SERVED)
     }
 
-    /// Places for connections that are refused.
-    pub(super) fn to_refuse() -> Self {
-        Self::new(REFUSED)
+    /// Places for what is given back beyond those.
+    pub(super) fn to_give_back() -> Self {
+        Self::new(GIVING_BACK)
     }
 
     fn new(most: Most) -> Self {

@@ -65,6 +65,8 @@ pub(super) fn recover(commands: &Commands<'_>) {
     if let Err(error) = put_back {
         tracing::error!("{}", line(&error));
     }
+    // What was made on demand and has nobody is destroyed now, and not at the next look.
+    commands.wake();
 }
 
 /// Does `work`, which changes layouts, in this process. No broker starts meanwhile.

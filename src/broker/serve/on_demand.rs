@@ -3,11 +3,14 @@
 use super::commands::Commands;
 use super::mig::with_tools;
 use crate::control::nvml::Nvml;
-use crate::mig::{MigOrder, MigTools, OnDemandInstance, OnDemandInstances, Record, gpus, holders};
+use crate::mig::{
+    DevicesHeld, MigJournal, MigOrder, MigTools, OnDemandInstance, OnDemandInstances, Record, gpus, holders,
+};
+use std::sync::TryLockError;
 use tranche_core::broker::MigMakeAnswer;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result, line};
-use tranche_core::ledger::OutOfService;
+use tranche_core::ledger::{LedgerError, OutOfService};
 use tranche_core::types::{DeviceKey, DeviceSelector, GpuUuid, MigProfile};
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::{
@@ -19,34 +22,53 @@ use tranche_state::mutex::lock;
 use tranche_state::planning;
 use tranche_state::renew;
 
+/// How many instances may be taken by others before one is reserved.
+const MOST_TAKEN: u32 = 8;
+
 /// An instance of `profile` that nobody uses: one that exists, or a new one.
 ///
 /// # Errors
 /// Returns an error if the policy allows none, or if no GPU has room for it.
 pub(super) fn make(commands: &Commands<'_>, profile: &MigProfile) -> Result<MigMakeAnswer> {
     let _one = lock(&commands.mig);
-    let policy = planning::policy_or_none(&commands.options.policy)?;
+    let policy = planning::policy_in_force(&commands.options.policy, commands.state_dir())?;
     let made = with_tools(commands, false, |tools, nvml| {
-        let gpus = candidates(commands, &policy, profile, nvml)?;
-        let made = match unused(&gpus, profile, tools)? {
-            Some(unused) => unused,
-            None => match create(&gpus, profile, tools)? {
-                Some(made) => made,
-                None => {
-                    destroy_unused(tools, nvml)?;
-                    let gpus = candidates(commands, &policy, profile, nvml)?;
-                    create(&gpus, profile, tools)?.ok_or_else(|| no_room(&gpus, profile))?
-                }
-            },
-        };
-        // Before anybody can see it: a user's `any` would take it.
-        tools.claims.hold_made(&made.device, "somebody")?;
-        Ok(made)
+        let mut tries = 0..MOST_TAKEN;
+        loop {
+            let made = unused_or_new(commands, &policy, profile, tools, nvml)?;
+            // Before the specifications have it: a user's `any` would take it. Root's `any` asks the driver, and may
+            // have seen it first.
+            match tools.claims.hold_made(&made.device, "somebody") {
+                Ok(()) => return Ok(made),
+                Err(LedgerError::Refused(_)) if tries.next().is_some() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     })?;
     renew::specifications(commands.state_dir(), &commands.options.refresh)?;
     Ok(MigMakeAnswer {
         device: DeviceSelector::MigUuid(made.uuid),
     })
+}
+
+/// An instance that exists and that nobody uses, or a new one, for which unused ones of other profiles make room.
+fn unused_or_new(
+    commands: &Commands<'_>,
+    policy: &Policy,
+    profile: &MigProfile,
+    tools: &MigTools<'_>,
+    nvml: &Nvml,
+) -> Result<OnDemandInstance> {
+    let gpus = candidates(commands, policy, profile, nvml)?;
+    if let Some(unused) = unused(&gpus, profile, tools)? {
+        return Ok(unused);
+    }
+    if let Some(made) = create(&gpus, profile, tools)? {
+        return Ok(made);
+    }
+    destroy_unused(commands, tools, nvml)?;
+    let gpus = candidates(commands, policy, profile, nvml)?;
+    create(&gpus, profile, tools)?.ok_or_else(|| no_room(&gpus, profile))
 }
 
 /// The GPUs on which the policy lets instances be made.
@@ -168,7 +190,7 @@ pub(super) fn create_at(
     });
     target.instances.sort_by_key(|one| one.placement);
     // It is recorded before the journal is removed: a broker that is killed forgets no instance.
-    let now = apply(tools, target, Record::OnDemand(placement))?;
+    let now = tools.apply(&order(target, Record::OnDemand(placement)))?;
     let made = now
         .iter()
         .flat_map(|gpu| gpu.instances.iter().map(move |one| (gpu, one)));
@@ -177,12 +199,12 @@ pub(super) fn create_at(
         .ok_or_else(|| Error::failed(&profile.name, "was made, and the driver does not say its UUID"))
 }
 
-fn apply(tools: &MigTools<'_>, target: ExactGpu, record: Record) -> Result<Vec<MigGpu>> {
-    tools.apply(&MigOrder {
+fn order(target: ExactGpu, record: Record) -> MigOrder {
+    MigOrder {
         target: vec![target],
         record,
         ..MigOrder::default()
-    })
+    }
 }
 
 /// Destroys the instances that were made on demand and that nobody uses any more.
@@ -191,25 +213,41 @@ fn apply(tools: &MigTools<'_>, target: ExactGpu, record: Record) -> Result<Vec<M
 /// Returns an error if the ledger or the driver does not answer.
 pub(super) fn destroy_idle(commands: &Commands<'_>) -> Result<()> {
     let all = OnDemandInstances::read(commands.state_dir())?;
-    if all.made.is_empty() {
-        return Ok(());
-    }
+    let claims = Claims::open(commands.state_dir())?;
+    let books = {
+        let no_change = commands.mig.try_lock();
+        let books = claims.books()?;
+        match no_change.is_ok() && DevicesHeld::release_left(&claims, &books)? {
+            true => claims.books()?,
+            false => books,
+        }
+    };
     // The driver is asked only if the ledger has no claim on one of them.
-    let books = Claims::open(commands.state_dir())?.books()?;
     let is_claimed = |one: &OnDemandInstance| books.claims().any(|claim| claim.device.overlaps(&one.device));
-    if all.made.iter().all(is_claimed) {
+    if all.made.iter().all(is_claimed) && !is_unfinished(commands)? {
         return Ok(());
     }
     let _one = lock(&commands.mig);
-    match with_tools(commands, false, destroy_unused)? {
-        true => renew::specifications(commands.state_dir(), &commands.options.refresh),
-        false => Ok(()),
+    with_tools(commands, false, |tools, nvml| destroy_unused(commands, tools, nvml))
+}
+
+/// Whether a change was begun that nobody makes now: what it has made could not be recorded on a full disk, and is not
+/// among those that were made on demand.
+fn is_unfinished(commands: &Commands<'_>) -> Result<bool> {
+    match commands.mig.try_lock() {
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Ok(_) | Err(TryLockError::Poisoned(_)) => Ok(MigJournal::read(commands.state_dir())?.is_some()),
     }
 }
 
-/// Destroys them. Returns whether there was one.
-pub(super) fn destroy_unused(tools: &MigTools<'_>, nvml: &Nvml) -> Result<bool> {
-    let mut is_less = false;
+/// Destroys them, and brings the specifications up to date before anybody can claim what was destroyed: until then, the
+/// broker knows it as a free device.
+pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) -> Result<()> {
+    let renewed = || {
+        renew::specifications(commands.state_dir(), &commands.options.refresh)?;
+        // Requests look at what is known of the host, under the ledger's lock.
+        commands.facts().map(drop)
+    };
     for made in OnDemandInstances::read(tools.state_dir)?.made {
         // Each time anew: the one before was perhaps on the same GPU.
         let gpus = gpus(nvml)?;
@@ -221,21 +259,22 @@ pub(super) fn destroy_unused(tools: &MigTools<'_>, nvml: &Nvml) -> Result<bool> 
         let found = gpus
             .iter()
             .find_map(|gpu| Some((gpu, gpu.instances.iter().find(|one| has(one))?)));
-        if let Some((gpu, instance)) = found {
-            if is_used(&holders(&gpus, tools.claims)?, gpu, instance) {
-                continue;
+        let done = match found {
+            Some((gpu, instance)) if is_used(&holders(&gpus, tools.claims)?, gpu, instance) => continue,
+            Some((gpu, instance)) => {
+                let mut target = ExactGpu::of(gpu);
+                target.instances.retain(|one| one.placement != instance.placement);
+                let order = order(target, Record::Nothing);
+                tools.apply_then(&order, renewed).map(drop)
             }
-            let mut target = ExactGpu::of(gpu);
-            target.instances.retain(|one| one.placement != instance.placement);
-            if let Err(error) = apply(tools, target, Record::Nothing) {
-                // It was put back, and what is recorded has followed it.
-                tracing::warn!("{}", line(&error));
-                continue;
-            }
+            // It was destroyed by hand, or by a broker that was killed before it had forgotten it.
+            None => renewed(),
+        };
+        match done {
+            Ok(()) => OnDemandInstances::forget(tools.state_dir, &made.uuid)?,
+            // It was put back, and what is recorded has followed it; or it is gone, which the next look sees.
+            Err(error) => tracing::warn!("{}", line(&error)),
         }
-        // Otherwise it was destroyed by hand.
-        OnDemandInstances::forget(tools.state_dir, &made.uuid)?;
-        is_less = true;
     }
-    Ok(is_less)
+    Ok(())
 }

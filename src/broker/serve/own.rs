@@ -14,7 +14,7 @@ use tranche_core::broker::ErrorFields;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Claim, OutOfService, Refused};
-use tranche_core::types::{DeviceKey, HostPath};
+use tranche_core::types::{DeviceKey, HostPath, RequestedDevice};
 use tranche_plan::derive::Sharing;
 use tranche_plan::reserve::{Offer, Reservation, ReserveError};
 use tranche_plan::share::{Fit, Plan};
@@ -33,10 +33,11 @@ pub(super) fn claim(
     request: ClaimRequest,
 ) -> Result<Value> {
     let facts = commands.facts()?;
+    facts.refuse_mps(request.device.as_ref().and_then(RequestedDevice::named))?;
     let place = ClaimPlace {
         inventory: &facts.inventory,
         sharing: Sharing {
-            plan: facts.plan.clone(),
+            plan: Arc::clone(&facts.for_users),
             held: BTreeSet::new(),
             out_of_service: OutOfService::default(),
             state_dir: HostPath::new(commands.state_dir())?,
@@ -76,8 +77,7 @@ impl Turn for UsersTurn<'_> {
     ) -> Result<(Fit, Claim), ReserveError> {
         let offer = WithinQuota {
             offer: file,
-            quota: ClientQuota::of(self.commands, self.options.peer, self.facts, claims)
-                .map_err(ReserveError::Offer)?,
+            quota: ClientQuota::of(self.commands, self.options.peer, claims).map_err(ReserveError::Offer)?,
             claims,
             plan: &self.facts.plan,
         };
@@ -106,6 +106,7 @@ pub(super) fn reserve<O: Offer>(
     let asked = UserAttempt {
         attempt: &attempt,
         taken: &taken,
+        renew: &|| offer.quota.renew(),
         is_over_limit: |error| matches!(error, ReserveError::OverLimit(_)),
     };
     let reserved = commands.queue.take_turn(commands, offer.claims, &asked, options)?;
@@ -134,6 +135,18 @@ impl<O> WithinQuota<'_, O> {
 impl<O: Offer> Offer for WithinQuota<'_, O> {
     fn sweep(&self, claims: &[&Claim]) -> Result<()> {
         self.offer.sweep(claims)
+    }
+
+    fn gone(&self, plan: &Plan) -> Result<Vec<DeviceKey>> {
+        // Who destroys an instance has the broker look at the host before the ledger lets others have it, so this is a
+        // look at what is known.
+        let now = self.quota.facts_now()?;
+        let devices = plan.devices.iter().map(|split| &split.key);
+        let has = |key: &DeviceKey| now.plan.devices.iter().any(|split| split.key == *key);
+        Ok(match std::ptr::eq(plan, &*now.for_users) {
+            true => Vec::new(),
+            false => devices.filter(|key| !has(key)).cloned().collect(),
+        })
     }
 
     fn allow(&self, fit: &Fit) -> Result<()> {
@@ -199,6 +212,6 @@ pub(super) fn release(commands: &Commands<'_>, peer: &BrokerClient, what: &str, 
 
 /// The names of now. Without any, devices have the names that the ledger has for them.
 fn names(commands: &Commands<'_>) -> DeviceNames {
-    let of = |facts: Arc<Facts>| DeviceNames::new(facts.inventory.clone(), facts.plan.clone());
+    let of = |facts: Arc<Facts>| DeviceNames::new(facts.inventory.clone(), Arc::clone(&facts.plan));
     commands.facts().map(of).unwrap_or_default()
 }

@@ -9,7 +9,6 @@ use super::queue::WaitOptions;
 use super::quota::ClientQuota;
 use crate::facts::Facts;
 use crate::run::{planned::PlannedClaim, wanted};
-use crate::verbs::Caller;
 use crate::verbs::refusal::{entry_refused, refuse_mps, reserve_refused};
 use serde_json::Value;
 use std::os::unix::net::UnixStream;
@@ -76,20 +75,21 @@ fn reserved(
     let named = named.map(|part| part.device);
     let is_here = |selector: &&DeviceSelector| facts.inventory.catalogue().get(selector).is_ok();
     let named = named.as_ref().filter(is_here);
-    let plan = Caller::User(options.peer.uid).plan(facts.plan.clone(), &facts.inventory, named)?;
-    let wish = wanted::wish(&request.shares, &request.select, &facts.inventory, &plan)?;
+    facts.refuse_mps(named)?;
+    let plan = &*facts.for_users;
+    let wish = wanted::wish(&request.shares, &request.select, &facts.inventory, plan)?;
     let reservation = Reservation {
-        asked_as: wanted::asked_as(&request.shares, &wish, &plan),
+        asked_as: wanted::asked_as(&request.shares, &wish, plan),
         ..Reservation::for_start(wish, holder.clone(), Some(pid))?
     };
     let offer = WithinQuota {
         offer: Unoffered,
-        quota: ClientQuota::of(commands, options.peer, facts, claims)?,
+        quota: ClientQuota::of(commands, options.peer, claims)?,
         claims,
         plan: &facts.plan,
     };
     let label = reservation.wish.text();
-    let reserved = reserve(commands, &plan, &reservation, &offer, options);
+    let reserved = reserve(commands, plan, &reservation, &offer, options);
     let (_, claim) = reserved.map_err(|error| reserve_refused(options.peer.uid, &label, error))?;
     Ok((reservation.name, claim))
 }
@@ -127,8 +127,11 @@ fn enter(
     if split.method.is_managed()
         && let Err(error) = commands.control.prepare(&split.key)
     {
-        claims.release(holder, Some(&split.key), None)?;
-        return Err(error);
+        return Err(match claims.release(holder, Some(&split.key), None) {
+            Ok(_) => error,
+            // It is collected when the process has ended.
+            Err(other) => error.and_hint(tranche_core::error::line(&Error::from(other))),
+        });
     }
     Ok(RunAnswer { environment })
 }

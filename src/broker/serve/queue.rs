@@ -2,50 +2,52 @@
 //!
 //! The thread of a connection that waits gets its turn from one thread that serves the queue ([`run`]), and makes the
 //! attempt by itself. So that thread knows nothing of what is waited for, and an attempt has what the request has.
-//! Root's containers wait in the queue of the ledger, and users come after them; where the policy says that root waits,
-//! each comes after those who came before.
+//! Root's containers and claims wait in the queue of the ledger and make their attempts by themselves, with or without
+//! a broker. They have their places in the order here, too, and come after those users who have a ticket there
+//! ([`tickets`]).
 
+mod serving;
 mod tickets;
 mod turn;
 mod usage;
 
+pub(super) use serving::run;
+
 use super::commands::Commands;
 use super::peer::BrokerClient;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Condvar, Mutex};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tickets::Tickets;
 use tranche_core::claims::{Attempt, Claims};
-use tranche_core::error::{Error, line};
-use tranche_core::ledger::{Ledger, LedgerError, LedgerResult, WaitedFor, Waiter};
+use tranche_core::error::{Context, Error};
+use tranche_core::ledger::process::EndSign;
+use tranche_core::ledger::{LedgerError, LedgerResult, WaitedFor, Waiter};
 use tranche_core::text::counted;
 use tranche_core::types::{DeviceKey, HeldPart};
 use tranche_plan::policy::UserRules;
-use tranche_plan::queue::{FairQueue, RequestNumber, UsedLately};
+use tranche_plan::queue::{FairQueue, Free, RequestNumber, Requester, UsedLately};
+use tranche_plan::reserve::FreeParts;
 use tranche_state::accounts::Account;
-use tranche_state::held::user_wait::{self, UserWait};
+use tranche_state::held::user_wait::UserWait;
 use tranche_state::mutex::lock;
-use turn::{Reply, Turn, Turns};
+use turn::{Answered, Reply, Turn, Wake};
 
-/// How often the queue is served although nothing has changed: a container that ends by itself writes nothing.
-const POLL: Duration = Duration::from_millis(100);
-
-/// How often a request that waits looks whether its client still waits.
-const LOOK: Duration = Duration::from_millis(200);
-
-/// How often root is shown who waits.
-const SHOW: Duration = Duration::from_secs(1);
+/// How often a request that waits looks whether it is still needed, although nothing has woken it.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The requests of users that wait.
 #[derive(Debug, Default)]
 pub(super) struct UserQueue {
     state: Mutex<QueueState>,
-    /// Somebody has joined, or the broker ends.
-    changed: Condvar,
+    /// A byte that is written here wakes the thread that serves the queue.
+    wake: OnceLock<UnixStream>,
     /// The broker ends. It is asked without the lock, which the thread that serves the queue has while a request has
     /// its turn.
     is_closing: AtomicBool,
@@ -60,22 +62,29 @@ struct QueueState {
     /// The rule, while somebody waits.
     rule: Option<FairQueue<Account>>,
     waiting: BTreeMap<RequestNumber, Waits>,
+    /// Root's requests, by the numbers of their tickets.
+    of_root: BTreeMap<u64, (RequestNumber, Waiter)>,
     /// What users have held; `None` until it is read.
     used: Option<UsedLately<Account>>,
     /// Until when it was counted.
     counted_until: Duration,
 }
 
-/// A request that waits.
+/// A request of a user that waits.
 #[derive(Debug)]
 struct Waits {
     account: Account,
     uid: u32,
     /// What it waits for, for people: `claim 1000.train`.
     about: String,
-    wants: Vec<WaitedFor>,
+    wants: Arc<[WaitedFor]>,
     since: Instant,
-    turns: Sender<Turn>,
+    turns: Sender<Wake>,
+    /// What shows that it is not needed any more, with the events to wait for: its client has hung up, or the process
+    /// has ended for which it asks. Each is taken away when it was seen.
+    signs: Vec<(Arc<OwnedFd>, PollFlags)>,
+    /// What the last turn came to.
+    answered: Option<Answered>,
 }
 
 /// Who waits, for what, and for how long.
@@ -99,12 +108,15 @@ pub(super) struct UserAttempt<'a, A: Attempt> {
     pub(super) attempt: &'a A,
     /// What was got.
     pub(super) taken: &'a dyn Fn(&A::Got) -> Vec<TakenPart>,
+    /// Takes what the policy says now, before a turn.
+    pub(super) renew: &'a dyn Fn(),
     /// Whether it failed because of what the user holds, so that nothing is kept free for it.
     pub(super) is_over_limit: fn(&A::Error) -> bool,
 }
 
 impl UserQueue {
-    /// Makes the attempt, and waits for what others hold if the request may wait.
+    /// Makes the attempt, and waits for what others hold if the request may wait. While others wait, one that does not
+    /// wait has a turn in their order as well.
     ///
     /// # Errors
     /// Returns the error of the attempt, [`Attempt::timed_out`], or why the request does not wait any more.
@@ -118,82 +130,75 @@ impl UserQueue {
         let attempt = asked.attempt;
         let began = Instant::now();
         let wait = options.wait.min(options.rules.max_wait());
-        let wants = attempt.wants();
-        let refused = match self.attempt_now(claims, attempt) {
-            Err(error) if A::may_pass(&error) => attempt.worth_waiting(error)?,
-            done => return done,
-        };
-        if wait.is_zero() {
-            return Err(refused);
+        if lock(&self.state).waiting.is_empty() {
+            let refused = match self.attempt_last(claims, attempt) {
+                Err(error) if A::may_pass(&error) => attempt.worth_waiting(error)?,
+                done => return done,
+            };
+            if wait.is_zero() {
+                return Err(refused);
+            }
         }
-        let (sender, turns) = channel();
-        let account = commands.accounts.of(options.peer.uid);
-        let number = self.join(commands, account, sender, &wants, options)?;
-        let place = Place { queue: self, number };
-        let root_waits = commands.facts().is_ok_and(|facts| facts.plan.queue.root_waits);
-        let mut ticket = None;
+        let wants: Arc<[WaitedFor]> = attempt.wants().into();
+        let (place, turns, too_many) = self.join(commands, claims, attempt, &wants, options)?;
+        let waiting = Waiting {
+            turns,
+            place,
+            claims,
+            asked,
+            wants,
+        };
+        // Of a request that may not wait, the first turn is the only one.
+        let mut first = Some(move |refused: A::Error| match too_many {
+            _ if wait.is_zero() => Err(attempt.worth_waiting(refused)?),
+            Some(error) => Err(A::Error::from(error)),
+            None => attempt.worth_waiting(refused),
+        });
         loop {
             let left = wait.saturating_sub(began.elapsed());
             // Each time: while turns come, nothing else is a reason to look.
             let over = match () {
-                () if left.is_zero() => Some(None),
+                () if left.is_zero() && first.is_none() => Some(None),
                 () if has_hung_up(options.client) => Some(Some(nobody_waits(&options.about).into())),
                 () if self.is_closing.load(Ordering::SeqCst) => Some(Some(ends(&options.about).into())),
                 () => attempt.check_needed().err().map(Some),
             };
             if let Some(why) = over {
-                // First the end of the channel: the thread that serves the queue may wait for an answer, and has the
-                // lock.
-                drop(turns);
-                drop(ticket);
-                drop(place);
+                drop(waiting);
                 return match why {
                     Some(error) => Err(error),
-                    None => match self.attempt_now(claims, attempt) {
+                    None => match self.attempt_last(claims, attempt) {
                         Err(error) if A::may_pass(&error) => Err(A::timed_out(began.elapsed(), error)),
                         done => done,
                     },
                 };
             }
-            let Turn { left_to, reply } = match turns.recv_timeout(LOOK.min(left)) {
-                Ok(turn) => turn,
-                Err(RecvTimeoutError::Timeout) => continue,
+            let most = if first.is_some() { LOOK } else { LOOK.min(left) };
+            let turn = match waiting.turns.recv_timeout(most) {
+                Ok(Wake::Turn(turn)) => turn,
+                Ok(Wake::Look) => continue,
+                Err(RecvTimeoutError::Timeout) => {
+                    // Nobody serves the queue, or others' turns take long.
+                    first = None;
+                    continue;
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(ends(&options.about).into()),
             };
-            let locked = claims.lock()?;
-            let mut ahead = self.tickets.of_root(&locked, ticket.as_ref())?;
-            ahead.extend(left_to);
-            let made = attempt.make(&locked, Some(ahead));
-            let is_over_limit = made.as_ref().is_err_and(asked.is_over_limit);
-            let is_still_waiting = made.as_ref().is_err_and(A::may_pass);
-            // Nothing is kept from root for somebody who may not have it.
-            match root_waits && is_still_waiting && !is_over_limit {
-                true if ticket.is_none() => ticket = Some(self.tickets.line_up(&locked, number, &wants)?),
-                true => {}
-                false => ticket = None,
-            }
-            drop(locked);
-            let (answer, done) = match made {
-                Ok(got) => (Reply::Granted((asked.taken)(&got)), Some(Ok(got))),
-                Err(_) if is_still_waiting => {
-                    let is_partly_free = !is_over_limit && is_partly_free(commands, claims, &wants);
-                    (Reply::NotNow { is_partly_free }, None)
-                }
-                Err(error) => (Reply::Gone, Some(Err(error))),
+            let waits = |refused| match first.take() {
+                Some(first) => first(refused),
+                None => Ok(refused),
             };
-            // A queue that does not listen any more has ended with the broker.
-            let _ = reply.send(answer);
-            if let Some(done) = done {
+            if let Some(done) = waiting.use_turn(commands, turn, waits) {
                 return done;
             }
         }
     }
 
-    /// Makes the attempt, without waiting. What others wait for is left to them.
-    fn attempt_now<A: Attempt>(&self, claims: &Claims, attempt: &A) -> Result<A::Got, A::Error> {
+    /// Makes the attempt without a turn: what others wait for is left to them.
+    fn attempt_last<A: Attempt>(&self, claims: &Claims, attempt: &A) -> Result<A::Got, A::Error> {
         let waiting: Vec<Waiter> = {
             let state = lock(&self.state);
-            let wants = state.waiting.values().map(|waits| waits.wants.clone());
+            let wants = state.waiting.values().map(|waits| Arc::clone(&waits.wants));
             wants.map(Waiter::without_ticket).collect()
         };
         let locked = claims.lock()?;
@@ -202,48 +207,67 @@ impl UserQueue {
         attempt.make(&locked, Some(ahead))
     }
 
-    fn join(
+    fn join<A: Attempt>(
         &self,
         commands: &Commands<'_>,
-        account: Account,
-        turns: Sender<Turn>,
-        wants: &[WaitedFor],
+        claims: &Claims,
+        attempt: &A,
+        wants: &Arc<[WaitedFor]>,
         options: &WaitOptions<'_>,
-    ) -> LedgerResult<RequestNumber> {
+    ) -> LedgerResult<(Place<'_>, Receiver<Wake>, Option<LedgerError>)> {
         let facts = commands.facts()?;
-        let mut state = lock(&self.state);
-        let own = state.waiting.values().filter(|other| other.account == account).count();
-        let most = options.rules.waits();
-        if own >= most {
-            let what = format!(
-                "{} of this user wait already, and no more may wait",
-                counted(own, "request")
-            );
-            return Err(Error::failed(&options.about, what)
-                .hint("wait until one of them is served, or end one; root sets waits in sharing.users")
-                .into());
+        let account = commands.accounts.of(options.peer.uid);
+        let client = options.client.try_clone().about(&options.about, "cannot wait")?;
+        // Of these events, a hang-up is reported in any case (poll(2)).
+        let mut signs = vec![(Arc::new(OwnedFd::from(client)), PollFlags::empty())];
+        if let Some(EndSign::Shown(sign, events)) = attempt.process().map(|process| claims.machine().end_of(process)) {
+            signs.push((Arc::new(sign), events));
         }
-        let number = state.next;
-        state.next += 1;
+        let (turns, receiver) = channel();
+        let mut state = lock(&self.state);
         let devices = facts.plan.devices.len();
-        let rule = state
-            .rule
-            .get_or_insert_with(|| FairQueue::new(facts.plan.queue.times(), devices));
-        rule.join(number, account, options.rules.served());
+        let root_waits = facts.plan.queue.root_waits;
+        if state.rule.is_none() {
+            state.rule = Some(FairQueue::new(facts.plan.queue.times(), devices, root_waits));
+        }
+        // All under one lock: who has come before whom.
+        let locked = claims.lock()?;
+        state.note_root(self.tickets.of_root(&locked, None)?, now());
+        let number = state.take_number();
+        if root_waits {
+            self.tickets.line_up(&locked, number, wants)?;
+        }
+        drop(locked);
+        if let Some(rule) = &mut state.rule {
+            let served = options.rules.served();
+            rule.join(number, Requester::User { account, served });
+        }
+        let own = state.waiting.values().filter(|other| other.account == account).count();
+        let too_many = (own >= options.rules.waits()).then(|| too_many(&options.about, own));
         let waits = Waits {
             account,
             uid: options.peer.uid,
             about: options.about.clone(),
-            wants: wants.to_vec(),
+            wants: Arc::clone(wants),
             since: Instant::now(),
             turns,
+            signs,
+            answered: None,
         };
         state.waiting.insert(number, waits);
-        self.changed.notify_all();
-        Ok(number)
+        drop(state);
+        self.wake();
+        Ok((Place { queue: self, number }, receiver, too_many))
     }
 
-    /// Those who wait, in the order in which they are served now.
+    /// Wakes the thread that serves the queue.
+    fn wake(&self) {
+        // If the socket is full, the thread wakes anyway.
+        let _ = self.wake.get().map(|mut wake| wake.write(&[0]));
+    }
+
+    /// Those who wait, in the order in which they are served now. Root's requests, which come from the queue of the
+    /// ledger, are not among them, and counted.
     pub(super) fn waiting(&self) -> Vec<UserWait> {
         let state = lock(&self.state);
         let Some((rule, used)) = state.rule.as_ref().zip(state.used.as_ref()) else {
@@ -266,9 +290,48 @@ impl UserQueue {
     /// Ends every wait, because the broker ends.
     pub(super) fn close(&self) {
         self.is_closing.store(true, Ordering::SeqCst);
-        // A thread that has looked before, and does not wait yet, has the lock.
-        drop(lock(&self.state));
-        self.changed.notify_all();
+        for waits in lock(&self.state).waiting.values() {
+            waits.look();
+        }
+        self.wake();
+    }
+}
+
+impl QueueState {
+    fn take_number(&mut self) -> RequestNumber {
+        self.next += 1;
+        self.next
+    }
+
+    /// Notes which requests of root wait at `now`.
+    fn note_root(&mut self, waiters: Vec<Waiter>, now: Duration) {
+        let mut earlier = std::mem::take(&mut self.of_root);
+        for waiter in waiters {
+            let number = match earlier.remove(&waiter.ticket()) {
+                Some((number, _)) => number,
+                None => {
+                    let number = self.take_number();
+                    if let Some(rule) = &mut self.rule {
+                        rule.join(number, Requester::Root);
+                    }
+                    number
+                }
+            };
+            self.of_root.insert(waiter.ticket(), (number, waiter));
+        }
+        for (number, _) in earlier.into_values() {
+            if let Some(rule) = &mut self.rule {
+                rule.leave(number, now);
+            }
+        }
+    }
+}
+
+impl Waits {
+    /// Lets the request look whether it is still needed.
+    fn look(&self) {
+        // One that has gone needs no answer.
+        let _ = self.turns.send(Wake::Look);
     }
 }
 
@@ -280,79 +343,85 @@ struct Place<'q> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
+        self.queue.tickets.give_up(self.number);
         let mut state = lock(&self.queue.state);
         state.waiting.remove(&self.number);
         if let Some(rule) = &mut state.rule {
-            rule.leave(self.number);
+            rule.leave(self.number, now());
         }
         if state.waiting.is_empty() {
             // The next one gets the times of the policy of then.
             state.rule = None;
+            state.of_root.clear();
         }
+        drop(state);
+        // Others may have what was kept for it.
+        self.queue.wake();
     }
 }
 
-/// Serves the queue until it is closed.
-pub(super) fn run(commands: &Commands<'_>) {
-    let queue = &commands.queue;
-    let watch = match Ledger::open(commands.state_dir()) {
-        Ok(ledger) => ledger.watch(),
-        Err(error) => {
-            tracing::warn!("{error}");
-            return;
-        }
-    };
-    let show = |waiting: &[UserWait]| {
-        if let Err(error) = user_wait::write(waiting, commands.state_dir()) {
-            tracing::warn!("{}", line(&error));
-        }
-    };
-    loop {
-        // Also what a broker left that was killed.
-        show(&[]);
-        if !queue.until_somebody_waits() {
-            return;
-        }
-        let mut shown: Option<Instant> = None;
-        while !queue.is_idle() {
-            queue.count(commands);
-            queue.serve();
-            if shown.is_none_or(|at| at.elapsed() >= SHOW) {
-                shown = Some(Instant::now());
-                show(&queue.waiting());
+/// A request that has a place. Its fields are dropped in this order: the thread that serves the queue may wait for an
+/// answer, and has the lock that the place needs.
+struct Waiting<'a, A: Attempt> {
+    turns: Receiver<Wake>,
+    place: Place<'a>,
+    claims: &'a Claims,
+    asked: &'a UserAttempt<'a, A>,
+    wants: Arc<[WaitedFor]>,
+}
+
+impl<A: Attempt> Waiting<'_, A> {
+    /// Makes the attempt in its turn. Returns what it came to, unless the request waits on, which `waits` decides.
+    fn use_turn(
+        &self,
+        commands: &Commands<'_>,
+        turn: Turn,
+        waits: impl FnOnce(A::Error) -> Result<A::Error, A::Error>,
+    ) -> Option<Result<A::Got, A::Error>> {
+        let UserAttempt {
+            attempt,
+            taken,
+            renew,
+            is_over_limit,
+        } = self.asked;
+        renew();
+        let tickets = &self.place.queue.tickets;
+        let made = self.claims.lock().map_err(A::Error::from).and_then(|locked| {
+            let own = turn.comes_before_later_root.then_some(self.place.number);
+            let mut ahead = tickets.of_root(&locked, own)?;
+            ahead.extend(turn.left_to);
+            let made = attempt.make(&locked, Some(ahead));
+            if made.is_ok() {
+                // Before the lock is opened: root must not find somebody who waits no more.
+                tickets.give_up(self.place.number);
             }
-            watch.wait(POLL);
-        }
-    }
-}
-
-impl UserQueue {
-    /// Returns false when the broker ends.
-    fn until_somebody_waits(&self) -> bool {
-        let mut state = lock(&self.state);
-        while state.waiting.is_empty() && !self.is_closing.load(Ordering::SeqCst) {
-            state = match self.changed.wait(state) {
-                Ok(state) => state,
-                Err(poisoned) => poisoned.into_inner(),
-            };
-        }
-        !self.is_closing.load(Ordering::SeqCst)
-    }
-
-    /// Whether nobody waits, or the broker ends.
-    fn is_idle(&self) -> bool {
-        self.is_closing.load(Ordering::SeqCst) || lock(&self.state).waiting.is_empty()
+            made
+        });
+        let (answer, done) = match made {
+            Ok(got) => (Reply::Granted(taken(&got)), Some(Ok(got))),
+            Err(error) if A::may_pass(&error) => {
+                let free = match is_over_limit(&error) {
+                    true => Free::ForOthers,
+                    false => self.free(commands),
+                };
+                match waits(error) {
+                    Ok(_) => (Reply::NotNow(free), None),
+                    Err(error) => (Reply::Gone, Some(Err(error))),
+                }
+            }
+            Err(error) => (Reply::Gone, Some(Err(error))),
+        };
+        // A queue that does not listen any more has ended with the broker.
+        let _ = turn.reply.send(answer);
+        done
     }
 
-    /// Gives each request its turn.
-    fn serve(&self) {
-        let mut state = lock(&self.state);
-        let QueueState {
-            rule, waiting, used, ..
-        } = &mut *state;
-        if let Some((rule, used)) = rule.as_mut().zip(used.as_ref()) {
-            rule.serve(used, now(), &mut Turns::of(waiting));
-        }
+    /// What is free of what it waits for.
+    fn free(&self, commands: &Commands<'_>) -> Free {
+        let known = commands.facts().and_then(|facts| Ok((facts, self.claims.books()?)));
+        let is_part =
+            known.is_ok_and(|(facts, books)| FreeParts::default().may_serve(&facts.plan, &books.books, &self.wants));
+        if is_part { Free::Part } else { Free::Nothing }
     }
 }
 
@@ -364,19 +433,19 @@ pub(super) fn now() -> Duration {
 
 /// Whether the other end of the connection is closed.
 fn has_hung_up(client: &UnixStream) -> bool {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    let flags = PollFlags::POLLHUP | PollFlags::POLLERR;
     let mut fds = [PollFd::new(client.as_fd(), PollFlags::empty())];
-    let polled = poll(&mut fds, PollTimeout::ZERO);
-    let [client] = fds;
-    polled.is_ok() && client.revents().is_some_and(|events| events.intersects(flags))
+    poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
-fn is_partly_free(commands: &Commands<'_>, claims: &Claims, wants: &[WaitedFor]) -> bool {
-    let Ok((facts, books)) = commands.facts().and_then(|facts| Ok((facts, claims.books()?))) else {
-        return false;
-    };
-    facts.plan.is_partly_free(&books.books, wants)
+/// The refusal of a request whose user has so many that wait.
+fn too_many(about: &str, own: usize) -> LedgerError {
+    let what = format!(
+        "{} of this user wait already, and no more may wait",
+        counted(own, "request")
+    );
+    Error::failed(about, what)
+        .hint("wait until one of them is served, or end one; root sets waits in sharing.users")
+        .into()
 }
 
 fn nobody_waits(about: &str) -> LedgerError {

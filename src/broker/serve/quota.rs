@@ -3,6 +3,8 @@
 use super::commands::Commands;
 use super::peer::BrokerClient;
 use crate::facts::Facts;
+use std::cell::RefCell;
+use std::sync::Arc;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Books, Claim};
@@ -15,9 +17,15 @@ use tranche_state::accounts::{Account, Accounts};
 pub(super) struct ClientQuota<'a> {
     account: Account,
     uid: u32,
-    limits: UserLimits,
     accounts: &'a Accounts,
-    facts: &'a Facts,
+    commands: &'a Commands<'a>,
+    rules: RefCell<QuotaRules>,
+}
+
+/// What limits an account.
+struct QuotaRules {
+    facts: Arc<Facts>,
+    limits: UserLimits,
 }
 
 impl<'a> ClientQuota<'a> {
@@ -26,23 +34,41 @@ impl<'a> ClientQuota<'a> {
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be read.
-    pub(super) fn of(
-        commands: &'a Commands<'_>,
-        peer: &BrokerClient,
-        facts: &'a Facts,
-        claims: &Claims,
-    ) -> Result<Self> {
+    pub(super) fn of(commands: &'a Commands<'a>, peer: &BrokerClient, claims: &Claims) -> Result<Self> {
         let accounts = commands.accounts;
+        let facts = commands.facts()?;
         for claim in claims.books()?.claims() {
             accounts.of(claim.uid);
         }
         Ok(Self {
             account: accounts.of(peer.uid),
             uid: peer.uid,
-            limits: accounts.limits(peer.uid, &facts.plan.users),
             accounts,
-            facts,
+            commands,
+            rules: RefCell::new(QuotaRules {
+                limits: accounts.limits(peer.uid, &facts.plan.users),
+                facts,
+            }),
         })
+    }
+
+    /// The host as it is now.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be examined.
+    pub(super) fn facts_now(&self) -> Result<Arc<Facts>> {
+        self.commands.facts()
+    }
+
+    /// Takes the limits of the policy of now, which may be another one than when the client began to wait. As
+    /// [`ClientQuota::of`], the caller has no lock of the ledger.
+    pub(super) fn renew(&self) {
+        let is_known = |facts: &Arc<Facts>| Arc::ptr_eq(facts, &self.rules.borrow().facts);
+        // While the host cannot be examined, the earlier limits count.
+        if let Some(facts) = self.commands.facts().ok().filter(|facts| !is_known(facts)) {
+            let limits = self.accounts.limits(self.uid, &facts.plan.users);
+            self.rules.replace(QuotaRules { facts, limits });
+        }
     }
 
     /// Refuses `more` shares of `device`, in addition to what is held in `books`, if they are more than the policy lets
@@ -54,7 +80,8 @@ impl<'a> ClientQuota<'a> {
         if self.account == Account::Owner {
             return Ok(());
         }
-        let plan = &self.facts.plan;
+        let rules = self.rules.borrow();
+        let plan = &rules.facts.plan;
         let (mut own, mut own_devices, mut all) = (0, 0, 0);
         for claim in books.claims() {
             // A user who came after the accounts were read was looked up by the thread of that connection.
@@ -69,12 +96,12 @@ impl<'a> ClientQuota<'a> {
                 taken_by(claim, plan)
             };
         }
-        let limit = self.limits.shares.clone().unwrap_or_else(|| Sourced {
+        let limit = rules.limits.shares.clone().unwrap_or_else(|| Sourced {
             value: plan.quota.shares,
             from: "sharing.quota".to_owned(),
         });
         // First: a user who may hold no whole device need not release shares.
-        if let Some(limit) = self.limits.devices.as_ref().filter(|_| more == 0) {
+        if let Some(limit) = rules.limits.devices.as_ref().filter(|_| more == 0) {
             self.check(limit, "whole devices", own_devices, 1)?;
         }
         self.check(&limit, "shares", own, more.max(1))?;

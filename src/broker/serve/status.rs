@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Result};
 use tranche_core::ledger::Books;
+use tranche_core::sealed;
 use tranche_state::mutex::lock;
 use tranche_state::public_status::{PublicStatus, STATUS_FILE};
 use tranche_state::replace;
@@ -23,7 +24,7 @@ impl Commands<'_> {
         };
         // Without a plan, the devices of which something is held are listed by their keys.
         let facts = self.facts();
-        let plan = facts.as_ref().ok().map(|facts| &facts.plan);
+        let plan = facts.as_ref().ok().map(|facts| &*facts.plan);
         // A clock before 1970 is not set.
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -35,7 +36,7 @@ impl Commands<'_> {
             return Ok(());
         }
         let text = serde_json::to_string(&status).about(path.display(), "cannot be written as JSON")?;
-        replace::write(&path, &format!("{text}\n"))?;
+        replace::write(&path, &format!("{}\n", sealed::seal(&text)))?;
         *shown = Some(status);
         Ok(())
     }

@@ -113,11 +113,9 @@ impl HostFacts for Host {
 fn facts() -> Arc<Facts> {
     let policy = tranche_plan::policy::read::parse("c.yaml", POLICY).unwrap().policy;
     let inventory = tranche_plan::sim::open("t4x2").unwrap();
-    Arc::new(Facts {
-        plan: tranche_plan::share::plan(&policy, &inventory).unwrap(),
-        inventory,
-        hook: HostPath::root().join("usr/bin/tranche-oci"),
-    })
+    let plan = tranche_plan::share::plan(&policy, &inventory).unwrap();
+    let hook = HostPath::root().join("usr/bin/tranche-oci");
+    Arc::new(Facts::new(inventory, Arc::new(plan), hook))
 }
 
 /// A broker in a state directory of its own.

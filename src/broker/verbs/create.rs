@@ -5,9 +5,9 @@ use super::refusal::reserve_refused;
 use std::path::Path;
 use std::time::Duration;
 use tranche_core::claims::Claims;
-use tranche_core::error::{Error, Result};
+use tranche_core::error::Result;
 use tranche_core::ledger::Claim;
-use tranche_core::types::{DeviceSelector, HostPath, QualifiedName, RequestedDevice, Strategy};
+use tranche_core::types::{HostPath, QualifiedName};
 use tranche_plan::derive::Sharing;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::reserve::{Reservation, ReserveError};
@@ -87,12 +87,8 @@ pub fn create(place: ClaimPlace<'_>, caller: Caller, request: ClaimRequest, turn
     };
     // A device and a file get this name, so it is checked before anything is reserved.
     let cdi = claim_spec::device_name(&request.name)?;
-    let named = request.device.as_ref().and_then(RequestedDevice::named);
-    let sharing = Sharing {
-        plan: caller.plan(place.sharing.plan, place.inventory, named)?,
-        ..place.sharing
-    };
-    let plan = &sharing.plan;
+    let sharing = place.sharing;
+    let plan = &*sharing.plan;
     let reservation = claim_spec::reservation(&request, place.inventory, plan)?;
     let file = ClaimFile::new(&request, place.inventory, &sharing, place.hook, place.spec_dir)?;
     let claims = caller.claims(sharing.state_dir.as_path())?;
@@ -112,33 +108,4 @@ pub fn create(place: ClaimPlace<'_>, caller: Caller, request: ClaimRequest, turn
         held: view(claims.uptime()).held(&claim),
         notes: std::iter::once(describe(&found, plan)).chain(needs).collect(),
     })
-}
-
-impl Caller {
-    /// What of `plan` the caller may claim: users can have no share under MPS. `named` is the device that is asked for
-    /// by name.
-    ///
-    /// # Errors
-    /// Returns an error if the caller can have no share of `named`, or of any device.
-    pub(crate) fn plan(self, mut plan: Plan, inventory: &Inventory, named: Option<&DeviceSelector>) -> Result<Plan> {
-        if self == Self::Root {
-            return Ok(plan);
-        }
-        let is_mps = |strategy: Strategy| strategy == Strategy::Mps;
-        if let Some(selector) = named {
-            let device = inventory.catalogue().get(selector)?.device();
-            if plan.split(device).is_some_and(|split| is_mps(split.method.strategy())) {
-                let what = "its shares are under MPS, and are for containers of engines that run as root";
-                return Err(
-                    Error::failed(device, what).hint("choose a device under time-slicing, or ask root for a claim")
-                );
-            }
-        }
-        plan.devices.retain(|split| !is_mps(split.method.strategy()));
-        match plan.devices.is_empty() {
-            false => Ok(plan),
-            true => Err(Error::failed("policy", "no device has shares that a user may claim")
-                .hint("shares under MPS are for containers of engines that run as root")),
-        }
-    }
 }

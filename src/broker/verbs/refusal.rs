@@ -10,10 +10,12 @@ use tranche_plan::reserve::{ReserveError, explain as explain_reserve};
 
 /// The line for the user `uid` about `object`, which was not given. `free` are the shares of the device that are free.
 pub(crate) fn entry_refused(uid: u32, object: impl Display, error: LedgerError, free: &[String]) -> Error {
-    let is_about_others = matches!(error, LedgerError::Refused(Refused::Taken { .. } | Refused::NoneFree));
+    let says_none = matches!(error, LedgerError::Refused(Refused::NoneFree));
+    let is_about_others = says_none || matches!(error, LedgerError::Refused(Refused::Taken { .. }));
     let error = of_ledger(uid, object, error);
     match (is_about_others, free) {
         (false, _) => error,
+        (true, []) if says_none => error,
         (true, []) => error.hint("no share of it is free"),
         (true, free) => error.hint(format!("free: {}", some(free))),
     }

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use tranche_core::error::Error;
+use tranche_core::error::{Error, Kind};
 use tranche_core::types::{CdiVersion, WaitTime};
 use tranche_specs::refresh::{self, Refresh, RefreshOptions, Refreshed, TakeOverOptions};
 use tranche_state::planning::PlanOptions;
@@ -195,7 +195,14 @@ fn report(
         true => out::json(&refreshed.report)?,
         false => out::note(refreshed.report.line()),
     }
-    Ok(look::exit_code(refreshed.missing()))
+    let code = look::exit_code(refreshed.missing());
+    match refreshed.wrong_policy() {
+        None => Ok(code),
+        Some(wrong) => {
+            out::note(format_args!("tranche: {wrong}"));
+            Ok(out::code(Kind::Failed))
+        }
+    }
 }
 
 pub(super) fn watch(args: WatchArgs) -> Result<ExitCode> {

@@ -152,6 +152,5 @@ fn nothing_to_check(args: &Args) -> Error {
         false => args.files.clone(),
     };
     let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-    Error::new(Kind::Nothing, some(&places), "no CDI specification found")
-        .hint("tranche cdi generate --output /etc/cdi/nvidia.yaml writes one")
+    Error::new(Kind::Nothing, some(&places), "no CDI specification found").hint("tranche cdi refresh writes one")
 }

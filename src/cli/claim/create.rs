@@ -5,17 +5,20 @@ use crate::place::SpecDirArg;
 use crate::sharing::SharingArgs;
 use anyhow::{Result, bail};
 use serde::Deserialize;
+use std::path::Path;
 use std::process::ExitCode;
 use tranche_broker::verbs::{self, Caller, ClaimPlace, RootsTurn};
 use tranche_core::broker::MigMakeRequest;
+use tranche_core::claims::{Claims, explain};
 use tranche_core::error::Error;
+use tranche_core::ledger::Refused;
 use tranche_core::types::{
     CdiVersion, MemorySize, MigProfile, Percent, RequestedDevice, Selection, ShareName, WaitTime,
 };
 use tranche_plan::derive::HookOptions;
 use tranche_protocol::ClaimRequest;
 use tranche_state::held::{Held, by_broker};
-use tranche_state::planning::{self, own_hook};
+use tranche_state::planning::{self, PolicyOptions, own_hook};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -82,9 +85,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         return show(args, &answer.claim, answer.note.lines());
     }
     if let Some(profile) = args.mig.clone() {
+        // Otherwise an instance would be made for nobody.
+        refuse_taken(state_dir, &request.name)?;
         request.device = Some(RequestedDevice::One(MigMakeRequest { profile }.ask(state_dir)?));
     }
-    let (inventory, sharing) = planning::required(&args.at.options())?;
+    let options = args.at.options();
+    let with = |policy: &PolicyOptions| planning::required(&options.with_policy(policy));
+    let ((inventory, sharing), wrong) = planning::in_force(&options.policy, state_dir, with)?;
+    wrong.iter().for_each(out::note);
     let place = ClaimPlace {
         inventory: &inventory,
         sharing,
@@ -96,6 +104,24 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     };
     let created = verbs::create(place, Caller::Root, request, &turn)?;
     show(args, &created.held, created.notes.iter().map(String::as_str))
+}
+
+/// Refuses the name of a claim that exists.
+///
+/// # Errors
+/// Returns the refusal, or an error if the ledger cannot be read.
+fn refuse_taken(state_dir: &Path, name: &str) -> Result<()> {
+    let books = match Claims::existing(state_dir)? {
+        Some(claims) => claims.books()?.books,
+        None => return Ok(()),
+    };
+    match books.iter().any(|book| book.named(name).is_some()) {
+        true => bail!(explain(
+            format!("claim {name}"),
+            Refused::NameTaken(name.to_owned()).into()
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Prints the name of the claim, or all of it as JSON, and what was found for it.

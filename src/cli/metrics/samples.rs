@@ -62,7 +62,7 @@ fn devices(out: &mut Exposition, observed: &Observed) {
         // A dedicated device has no shares: it is one.
         let is_one = device.shares.is_empty();
         let of = |shares: usize, whole: bool| if is_one { usize::from(whole) } else { shares };
-        out.add(family::SHARES, &label, count(of(device.shares.len(), true)));
+        out.add(family::SHARES, &label, count(of(device.count, true)));
         if device.readable {
             out.add(family::HELD, &label, count(of(device.held.len(), device.held_whole)));
             out.add(family::FREE, &label, count(of(device.free_together, !device.is_held())));

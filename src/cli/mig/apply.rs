@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use std::io::{ErrorKind, IsTerminal, stdin};
 use std::process::ExitCode;
 use std::time::Duration;
-use tranche_broker::mig::{self, KNOWN_SERVICES, MigHost, SavedLayouts};
+use tranche_broker::mig::{self, KNOWN_SERVICES, MigHost, MigJournal, SavedLayouts};
 use tranche_broker::serve::change_without_broker;
 use tranche_core::broker::{self, BrokerError, Command};
 use tranche_core::error::{Error, Kind, Result as CoreResult};
@@ -107,7 +107,14 @@ pub(super) fn undo(args: &UndoArgs) -> Result<ExitCode> {
 /// Shows the changes, asks the person, and has them made.
 fn apply(at: &ViewArgs, how: &HowArgs, changes: &[Change<'_>], check: PolicyCheck) -> Result<ExitCode> {
     show(changes, at.json)?;
+    let options = at.at.options();
     if changes.is_empty() {
+        // What was made and could not be recorded is recorded now: the next boot would not make it.
+        if MigJournal::read(&options.state_dir)?.is_some() {
+            let request = MigRequest::default();
+            at.changed_by(&request, |host| mig::apply(host, &request))?;
+            renew::specifications(&options.state_dir, &options.arguments())?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if !how.yes && !agreed()? {

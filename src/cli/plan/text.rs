@@ -36,10 +36,13 @@ pub(super) fn of(inventory: &Inventory, sharing: &Sharing) -> String {
         );
         wrapped(&mut text, "", &rest, 2);
     }
-    let shares = sharing.plan.devices.iter().flat_map(|device| &device.shares);
+    let shares = sharing.plan.devices.iter().flat_map(|device| device.shares.distinct());
     let later: BTreeSet<&String> = shares.flat_map(|share| &share.guarantees.not_available).collect();
     for line in later {
         wrapped(&mut text, "", &format!("Not in use: {line}"), 2);
+    }
+    for limits in sharing.plan.users.limits() {
+        wrapped(&mut text, "", &limits, 2);
     }
     wrapped(
         &mut text,
@@ -154,18 +157,20 @@ fn of_ram(split: &SplitDevice) -> &'static str {
 fn rows(split: &SplitDevice, sharing: &Sharing) -> Vec<(String, String)> {
     let device = split.device.cdi_name();
     let base = format!("{}={device}", split.kind);
-    let named = sharing.plan.named_shares(split);
+    let mut named = sharing.plan.named_shares(split);
     let mut rows: Vec<(String, String)> = match split.replica() {
         None => named
-            .iter()
-            .map(|share| (format!("{base}.{}", share.name), size(split, share)))
+            .filter_map(|name| Some((format!("{base}.{name}"), size(split, split.share(&name)?))))
             .collect(),
-        Some(share) => vec![(format!("{base}.any"), size(split, share))],
+        Some(share) => {
+            let numbers = named.next().zip(named.last()).map(|(first, last)| {
+                let name = format!("{base}.{first} … {last}");
+                (name, "the same shares, by number".to_owned())
+            });
+            let any = (format!("{base}.any"), size(split, share));
+            std::iter::once(any).chain(numbers).collect()
+        }
     };
-    if let (Some(_), [first, .., last]) = (split.replica(), named) {
-        let name = format!("{base}.{} … {}", first.name, last.name);
-        rows.push((name, "the same shares, by number".to_owned()));
-    }
     let whole = match (split.method.is_whole(), sharing.plan.whole_device) {
         (true, _) => Some("the whole device"),
         (false, WholeDevice::Claim) => Some("the whole device, while no share is held"),

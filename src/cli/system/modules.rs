@@ -3,6 +3,7 @@
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::execute::Program;
+use tranche_core::text::one_line;
 
 /// The modules whose devices containers use, the one that the others need first.
 const MODULES: [&str; 3] = ["nvidia", "nvidia-uvm", "nvidia-modeset"];
@@ -36,8 +37,8 @@ pub(super) fn load(driver_root: Option<&Path>, dry_run: bool) -> Result<Vec<Stri
         if !dry_run {
             let output = modprobe.output().about(&line, "cannot be started")?;
             if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr);
-                let why = said.lines().next().unwrap_or("it printed nothing");
+                let said = one_line(&String::from_utf8_lossy(&output.stderr));
+                let why = if said.is_empty() { "it printed nothing" } else { &said };
                 return Err(Error::failed(line, format!("{}: {why}", output.status)));
             }
         }

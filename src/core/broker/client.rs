@@ -30,7 +30,13 @@ pub enum BrokerError {
 /// # Errors
 /// Returns [`BrokerError`].
 pub fn ask<T: DeserializeOwned>(socket: &Path, request: &impl Command, patience: Duration) -> Result<T, BrokerError> {
-    send(socket, &RequestLine::of(request), patience)
+    send_again(socket, &RequestLine::of(request), patience, if_busy(request, patience))
+}
+
+/// For how long a client tries again that the broker has no place for.
+fn if_busy<C: Command>(_: &C, patience: Duration) -> Duration {
+    // What is not given back stays held, after everybody who would give it back has gone.
+    if C::GIVES_BACK { patience } else { BUSY_PATIENCE }
 }
 
 /// As [`ask`], if the answer says nothing but that it is done.
@@ -50,8 +56,18 @@ pub fn send<T: DeserializeOwned>(
     request: &impl Serialize,
     patience: Duration,
 ) -> Result<T, BrokerError> {
+    send_again(socket, request, patience, BUSY_PATIENCE)
+}
+
+/// As [`send`], for `if_busy` again and again while the broker has no place for it.
+fn send_again<T: DeserializeOwned>(
+    socket: &Path,
+    request: &impl Serialize,
+    patience: Duration,
+    if_busy: Duration,
+) -> Result<T, BrokerError> {
     let line = serde_json::to_string(request).map_err(|e| BrokerError::Unreachable(e.into()))?;
-    let until = Instant::now() + BUSY_PATIENCE.min(patience);
+    let until = Instant::now() + if_busy.min(patience);
     let other = || Error::failed(socket.display(), "its answer is not one of the broker's");
     loop {
         let answer = exchange(socket, &format!("{line}\n"), patience).map_err(BrokerError::Unreachable)?;
@@ -72,7 +88,7 @@ pub fn send<T: DeserializeOwned>(
     }
 }
 
-/// For how long a client tries again that the broker has no place for.
+/// For how long a client tries again that the broker has no place for, unless it gives something back.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long it waits before it tries again: between 20 and 147 ms, so that many do not come at the same time. Nothing

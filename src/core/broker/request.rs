@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 pub trait Command: Serialize {
     /// The command.
     const NAME: &'static str;
+    /// Whether it gives back what somebody holds.
+    const GIVES_BACK: bool = false;
 }
 
 impl Command for PrepareRequest {
@@ -34,6 +36,7 @@ impl Command for EnterRequest {
 
 impl Command for LeaveRequest {
     const NAME: &'static str = "leave";
+    const GIVES_BACK: bool = true;
 }
 
 impl Command for MigMakeRequest {

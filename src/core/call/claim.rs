@@ -1,9 +1,9 @@
 //! `tranche-oci hook claim`: a container takes its share when it is made.
 
 use super::options::{OnUnknown, ValueKind, default_state_dir, host_path, push_state_dir, read, wrong};
-use super::{Program, verb_and_options};
+use super::{BoundPath, Program, verb_and_options};
 use crate::error::{Error, Result};
-use crate::types::{Bounds, ContainerPath, DeviceKey, HostPath, Part, Promise, Subject, WaitTime};
+use crate::types::{Bounds, DeviceKey, HostPath, Part, Promise, Subject, WaitTime};
 use std::ffi::OsString;
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub struct ClaimCall {
     /// The container may hold nothing else of this device.
     pub alone: bool,
     /// The device nodes of the share. With them, the container may have no node of another device.
-    pub nodes: Vec<OwnNode>,
+    pub nodes: Vec<BoundPath>,
     /// The pipe directory of the MPS daemon that must be running.
     pub daemon: Option<HostPath>,
     /// The broker changes the device for its claims, and must have done so before the container starts.
@@ -85,36 +85,6 @@ impl fmt::Display for Siblings {
     }
 }
 
-/// A device node of a share.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnNode {
-    /// In the container.
-    pub container: ContainerPath,
-    /// On the host.
-    pub host: HostPath,
-}
-
-impl OwnNode {
-    /// Reads `CONTAINER`, or `CONTAINER:HOST` where the two differ.
-    fn parse(text: &str) -> Option<Self> {
-        let (container, host) = text.split_once(':').unwrap_or((text, text));
-        Some(Self {
-            container: ContainerPath::new(container).ok()?,
-            host: HostPath::new(host).ok()?,
-        })
-    }
-}
-
-impl fmt::Display for OwnNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { container, host } = self;
-        match container.as_str() == host.as_str() {
-            true => write!(f, "{container}"),
-            false => write!(f, "{container}:{host}"),
-        }
-    }
-}
-
 impl ClaimCall {
     /// The hook's name.
     pub const VERB: &str = "claim";
@@ -134,7 +104,7 @@ impl ClaimCall {
         ("of", ValueKind::Text),
         ("capacity", ValueKind::Text),
         ("alone", ValueKind::Flag),
-        ("node", ValueKind::Node),
+        ("node", ValueKind::Bound),
         ("daemon", ValueKind::Host),
         ("prepare", ValueKind::Flag),
         ("wait", ValueKind::Text),
@@ -232,7 +202,7 @@ impl ClaimCall {
                 "capacity" => bounds = Some(value.parse()?),
                 "alone" => alone = true,
                 "node" => {
-                    let node = OwnNode::parse(&value);
+                    let node = BoundPath::parse(&value);
                     nodes.push(node.ok_or_else(|| wrong(name, &value, "is not an absolute path"))?);
                 }
                 "daemon" => daemon = Some(host_path(name, &value)?),

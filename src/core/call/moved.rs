@@ -46,7 +46,7 @@ fn move_value(kind: ValueKind, value: &str, moved: &impl Fn(Side, &str) -> Strin
             let parts: Vec<String> = value.split("::").map(|part| moved(Side::Container, part)).collect();
             parts.join("::")
         }
-        ValueKind::Node => {
+        ValueKind::Bound => {
             let (container, host) = value.split_once(':').unwrap_or((value, value));
             let (container, host) = (moved(Side::Container, container), moved(Side::Host, host));
             match container == host {

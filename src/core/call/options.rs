@@ -19,8 +19,9 @@ pub(super) enum ValueKind {
     Host,
     /// A path of the container, or several and other text with the mark `::` between them.
     Container,
-    /// A device node: its path in the container, and behind a colon its path on the host where that differs.
-    Node,
+    /// A device node or a socket: its path in the container, and behind a colon its path on the host where that
+    /// differs.
+    Bound,
 }
 
 /// An argument that a call does not know. A specification may be newer than the program that it calls.

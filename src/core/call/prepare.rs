@@ -2,7 +2,7 @@
 
 use super::link::{self, container_path};
 use super::options::{OnUnknown, ValueKind, cut, each, host_path, read, wrong};
-use super::{NvidiaHook, Program};
+use super::{BoundPath, NvidiaHook, Program};
 use crate::error::Result;
 use crate::types::{ContainerPath, ElfClass, Link};
 use std::ffi::OsString;
@@ -12,6 +12,8 @@ use std::ffi::OsString;
 pub struct PrepareCall {
     /// Links to make, each path once.
     pub links: Vec<Link>,
+    /// Sockets of the driver's daemons to mount, as far as they are there.
+    pub sockets: Vec<BoundPath>,
     /// Links below `/dev/dri/by-path`, for those nodes that the container has.
     pub by_path: Vec<ByPath>,
     /// Directories whose libraries belong into ld.so.cache.
@@ -105,6 +107,7 @@ impl PrepareCall {
 
     pub(super) const OPTIONS: &[(&str, ValueKind)] = &[
         ("link", ValueKind::Container),
+        ("socket", ValueKind::Bound),
         ("by-path", ValueKind::Container),
         ("ldcache-dir", ValueKind::Container),
         ("library", ValueKind::Container),
@@ -120,6 +123,7 @@ impl PrepareCall {
             .iter()
             .map(|ByPath { name, node }| format!("{name}::{node}"));
         let mut options = link::write(&self.links);
+        options.extend(each("socket", &self.sockets));
         options.extend(each("by-path", by_path));
         options.extend(each("ldcache-dir", &self.ldcache_dirs));
         options.extend(each("library", self.libraries.iter().map(KnownLibrary::write)));
@@ -146,6 +150,13 @@ impl PrepareCall {
         let bad = |what| wrong(name, &value, what);
         match name {
             "link" => link::take(&mut self.links, &value)?,
+            "socket" => {
+                let socket = BoundPath::parse(&value);
+                push_new(
+                    &mut self.sockets,
+                    socket.ok_or_else(|| bad("is not PATH or CONTAINER:HOST"))?,
+                );
+            }
             "by-path" => {
                 let link = value
                     .split_once("::")

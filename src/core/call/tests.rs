@@ -50,6 +50,7 @@ fn class() -> impl Strategy<Value = ElfClass> {
 prop_compose! {
     fn prepare()(
         links in links(),
+        sockets in prop::collection::btree_map("(/[a-z.=-]{1,8}){1,3}", "(/[a-z.=-]{1,8}){1,3}", 0..2),
         by_path in prop::collection::btree_set((name(), "[a-z]{1,8}"), 0..3),
         ldcache_dirs in prop::collection::btree_set(container(), 0..3),
         libraries in prop::collection::vec((class(), container(), of(name())), 0..3),
@@ -61,8 +62,13 @@ prop_compose! {
         let libraries = libraries.into_iter().map(|(class, path, soname)| {
             KnownLibrary::new(class, path, soname.as_deref()).unwrap()
         });
+        let sockets = sockets.into_iter().map(|(container, host)| BoundPath {
+            container: ContainerPath::new(&container).unwrap(),
+            host: HostPath::new(&host).unwrap(),
+        });
         PrepareCall {
             links,
+            sockets: sockets.collect(),
             by_path: by_path.collect(),
             ldcache_dirs: ldcache_dirs.into_iter().collect(),
             libraries: libraries.collect(),
@@ -159,7 +165,7 @@ prop_compose! {
             (Some(names), Subject::Part(Part::Whole | Part::Share(_), _) | Subject::Claim(..)) => Siblings::Named(names),
             _ => Siblings::Replicas(replicas),
         };
-        let nodes = nodes.into_iter().map(|(container, host)| OwnNode {
+        let nodes = nodes.into_iter().map(|(container, host)| BoundPath {
             host: host.unwrap_or_else(|| HostPath::new(container.as_str()).unwrap()),
             container,
         });
@@ -240,6 +246,10 @@ fn full() -> [Full; 4] {
     let other = HostPath::new("/run/other").unwrap();
     let prepare = PrepareCall {
         links: vec![link.clone()],
+        sockets: vec![BoundPath {
+            container: directory.clone(),
+            host: other.clone(),
+        }],
         by_path: vec![ByPath::new("pci-0", ContainerPath::new("/dev/dri/card0").unwrap()).unwrap()],
         ldcache_dirs: vec![directory.clone()],
         libraries: vec![KnownLibrary::new(ElfClass::Elf64, link.path.clone(), None).unwrap()],
@@ -268,7 +278,7 @@ fn full() -> [Full; 4] {
         siblings: Siblings::Named(vec!["big".into()]),
         bounds: Some("81559:100".parse().unwrap()),
         alone: true,
-        nodes: vec![OwnNode {
+        nodes: vec![BoundPath {
             container: ContainerPath::new("/dev/nvidia0").unwrap(),
             host: HostPath::new("/run/driver/dev/nvidia0").unwrap(),
         }],

@@ -86,8 +86,7 @@ impl Attempt for EntryAttempt<'_> {
     fn wants(&self) -> Vec<WaitedFor> {
         let shares = match &self.entry.subject {
             Subject::Part(Part::Share(name), _) => vec![name.clone()],
-            Subject::Part(Part::Any, _) => self.entry.replicas().collect(),
-            Subject::Part(Part::Whole, _) | Subject::Claim(..) => Vec::new(),
+            Subject::Part(Part::Any | Part::Whole, _) | Subject::Claim(..) => Vec::new(),
         };
         let device = self.entry.device.clone();
         vec![WaitedFor { device, shares }]
@@ -102,6 +101,10 @@ impl Attempt for EntryAttempt<'_> {
                 Err(LedgerError::from(Error::failed(format!("process {}", gone.pid), what)).into())
             }
         }
+    }
+
+    fn process(&self) -> Option<&InitProcess> {
+        self.process.as_ref()
     }
 
     fn timed_out(waited: Duration, last: NotEntered) -> NotEntered {

@@ -3,13 +3,22 @@
 use super::{Claims, LockedClaims};
 use crate::caller::Callers;
 use crate::error::Error;
-use crate::ledger::{LedgerError, LedgerResult, Ticket, WaitedFor, Waiter};
+use crate::ledger::{Claim, Ends, InitProcess, LedgerError, LedgerResult, Ticket, WaitedFor, Waiter};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::PipeReader;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How often a waiter looks whether something has ended. A container that ends by itself writes nothing to the ledger.
-const POLL: Duration = Duration::from_millis(100);
+/// How often a waiter looks at the ledger although nothing has woken it.
+const LOOK: Duration = Duration::from_secs(5);
 
-/// How much longer a waiter that comes later waits before it looks at all who are ahead of it, for each of them.
+/// How often a waiter whose turn has not come looks who is ahead of it: one that leaves out of turn wakes nobody.
+const LOOK_AHEAD: Duration = Duration::from_secs(1);
+
+/// After how many looks at the time of the last change those ahead are read in any case.
+const MOST_LOOKS: usize = 10;
+
+/// How much longer that is for each of those ahead.
 const LONGER_FOR_EACH: Duration = Duration::from_millis(20);
 
 /// What somebody tries to get, and waits for if others hold it.
@@ -48,6 +57,11 @@ pub trait Attempt {
         Ok(())
     }
 
+    /// The process that needs it; `None` where nobody can say.
+    fn process(&self) -> Option<&InitProcess> {
+        None
+    }
+
     /// The error of somebody who has waited in vain; `last` is that of the last attempt.
     fn timed_out(waited: Duration, last: Self::Error) -> Self::Error;
 }
@@ -74,18 +88,31 @@ impl Claims {
         // Under the same lock, so that nobody can come in between.
         let ticket = locked.locked.line_up(&wants)?;
         drop(locked);
-        let watch = self.ledger.watch();
+        let (mut watch, mut leaving) = (None, None);
         loop {
             if callers.has_ended() {
                 return Err(LedgerError::from(nobody_waits()).into());
             }
             let left = wait.saturating_sub(began.elapsed());
+            // Before it is read, so that no change is missed.
+            let changed_at = ticket.changed_at()?;
             let ahead = ticket.ahead()?;
             if !left.is_zero() && !attempt.would_succeed(&ahead) {
-                until_one_leaves(&ticket, &ahead, &wants, left)?;
+                let place = Place {
+                    ticket: &ticket,
+                    ahead: &ahead,
+                    changed_at,
+                };
+                place.until_one_leaves(attempt, &callers, left, &mut leaving)?;
                 continue;
             }
             attempt.check_needed()?;
+            // All before the attempt, so that nothing is missed that happens after it. Only those have a watch whose
+            // turn has come: a user may have 128 in all (inotify(7)).
+            let watch = watch.get_or_insert_with(|| self.ledger.watch());
+            let books = self.books()?;
+            let is_wanted = |claim: &&Claim| wants.iter().any(|wanted| wanted.device.overlaps(&claim.device));
+            let ends = Ends::of(books.claims().filter(is_wanted), &self.machine);
             let locked = self.lock()?;
             match attempt.make(&locked, Some(ahead)) {
                 Err(error) if A::may_pass(&error) && left.is_zero() => {
@@ -99,7 +126,8 @@ impl Claims {
                 }
             }
             drop(locked);
-            watch.wait(POLL.min(left));
+            let signs: Vec<_> = callers.signs().collect();
+            watch.wait(LOOK.min(left), &ends, &signs);
         }
     }
 }
@@ -110,21 +138,61 @@ pub fn nobody_waits() -> Error {
     Error::failed("start", what)
 }
 
-/// Waits until the last of those ahead who may get what is wanted has left, at most for `left`. It is also over after a
-/// while, because one before the last may have left what nobody else ahead wants.
-fn until_one_leaves(ticket: &Ticket, ahead: &[Waiter], wants: &[WaitedFor], left: Duration) -> LedgerResult<()> {
-    let many = u32::try_from(ahead.len()).unwrap_or(u32::MAX);
-    let most = POLL.saturating_add(LONGER_FOR_EACH.saturating_mul(many)).min(left);
-    let Some(last) = ahead.iter().rev().find(|waiter| waiter.competes(wants)) else {
-        return Ok(());
-    };
-    let began = Instant::now();
-    while !ticket.has_left(last)? {
-        let more = most.saturating_sub(began.elapsed());
-        if more.is_zero() {
-            break;
+/// A place in the queue that is not one's turn yet.
+struct Place<'a> {
+    ticket: &'a Ticket,
+    ahead: &'a [Waiter],
+    /// When the queue had changed last before `ahead` was read.
+    changed_at: (i64, i64),
+}
+
+impl Place<'_> {
+    /// Waits until those have left whose places have to become free before the attempt can succeed, if they leave in
+    /// their order, at most for `left`. It is also over when others have left for a while, which may do as well.
+    /// `leaving` is what shows that the one with this number leaves, from the last time.
+    fn until_one_leaves<A: Attempt>(
+        &self,
+        attempt: &A,
+        callers: &Callers,
+        left: Duration,
+        leaving: &mut Option<(u64, PipeReader)>,
+    ) -> LedgerResult<()> {
+        let (mut blocked, mut free) = (0, self.ahead.len());
+        while free - blocked > 1 {
+            let middle = blocked.midpoint(free);
+            match attempt.would_succeed(self.ahead.get(middle..).unwrap_or_default()) {
+                true => free = middle,
+                false => blocked = middle,
+            }
         }
-        std::thread::sleep(POLL.min(more));
+        let Some(last) = self.ahead.get(blocked) else {
+            return Ok(());
+        };
+        // Each has a thread, which ends when that one has left.
+        let number = last.ticket();
+        let sign = match leaving.take().filter(|(of, _)| *of == number) {
+            Some((_, sign)) => sign,
+            None => self.ticket.leaving(last)?,
+        };
+        let many = u32::try_from(self.ahead.len()).unwrap_or(u32::MAX);
+        let look = LOOK_AHEAD
+            .saturating_add(LONGER_FOR_EACH.saturating_mul(many))
+            .min(left);
+        for _ in 0..MOST_LOOKS {
+            let mut fds: Vec<PollFd<'_>> = callers.signs().map(|(fd, events)| PollFd::new(fd, events)).collect();
+            fds.push(PollFd::new(sign.as_fd(), PollFlags::empty()));
+            // Rounded up: what is over within a millisecond is not over yet.
+            let most = PollTimeout::try_from(look.saturating_add(Duration::from_millis(1)));
+            let ready = poll(&mut fds, most.unwrap_or(PollTimeout::MAX));
+            if ready != Ok(0) {
+                return Ok(());
+            }
+            // Nothing of those ahead is read again while all of them wait.
+            if look == left || self.ticket.changed_at()? != self.changed_at {
+                break;
+            }
+        }
+        *leaving = Some((number, sign));
+        Ok(())
     }
-    Ok(())
 }

@@ -7,7 +7,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -100,6 +100,11 @@ impl LedgerDirectory {
         fs::openat(&self.directory, ".", flags, Mode::empty()).about(self.path.display(), "cannot be opened")
     }
 
+    /// What the kernel says of the directory.
+    pub(super) fn status(&self) -> Result<Stat> {
+        fs::fstat(&self.directory).about(self.path.display(), "cannot be read")
+    }
+
     /// Whether `file` is what `name` leads to.
     pub(super) fn is(&self, name: &str, file: &OwnedFd) -> Result<bool> {
         let about = self.path(name);
@@ -145,7 +150,7 @@ impl LedgerDirectory {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?;
         // A umask may have taken away permissions that its owner needs.
-        fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+        fs::fchmod(&file, Mode::RUSR | Mode::WUSR).inspect_err(|_| self.discard(name))?;
         Ok(file)
     }
 
@@ -156,26 +161,49 @@ impl LedgerDirectory {
     /// What has the name `new` already is removed and not opened: a process that was killed left it, or it is a link, a
     /// FIFO or a file with a second name that another program put there.
     pub(super) fn replace(&self, name: &str, new: &str, text: &str) -> Result<()> {
-        let written = File::from(self.create_anew(new)?)
-            .write_all(text.as_bytes())
-            .about(self.path(new).display(), "cannot be written");
-        self.finish(new, name, written)
-    }
-
-    /// Gives the file `new` its name if it was written. Otherwise no half of it is left.
-    fn finish(&self, new: &str, name: &str, written: Result<()>) -> Result<()> {
-        written.and_then(|()| self.rename(new, name)).inspect_err(|_| {
-            // A disk that takes nothing may not let it go either, and the first error is the reason.
-            let _ = self.remove(new);
-        })
+        self.write(new, text)?;
+        self.give_name(new, name)
     }
 
     /// As [`LedgerDirectory::replace`], and waits until it is on the disk: a loss of power leaves the old text or the
     /// new one. Where it fails, no half of a file is left.
     pub(super) fn replace_on_disk(&self, name: &str, new: &str, text: &str) -> Result<()> {
+        self.write_to_disk(new, text)?;
+        self.give_name(new, name)?;
+        self.sync()
+    }
+
+    /// Writes a file with this text as `new`. Where that fails, no half of it is left.
+    pub(super) fn write(&self, new: &str, text: &str) -> Result<()> {
+        self.write_with(new, |file| file.write_all(text.as_bytes()))
+    }
+
+    /// As [`LedgerDirectory::write`], and waits until its content is on the disk.
+    pub(super) fn write_to_disk(&self, new: &str, text: &str) -> Result<()> {
+        self.write_with(new, |file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+    }
+
+    fn write_with(&self, new: &str, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
         let mut file = File::from(self.create_anew(new)?);
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        self.finish(new, name, written.about(self.path(new).display(), "cannot be written"))?;
+        let written = write(&mut file).about(self.path(new).display(), "cannot be written");
+        written.inspect_err(|_| self.discard(new))
+    }
+
+    fn give_name(&self, new: &str, name: &str) -> Result<()> {
+        self.rename(new, name).inspect_err(|_| self.discard(new))
+    }
+
+    /// Removes what was written as `new`. A disk that takes nothing may not let it go either, and what was wrong before
+    /// is the reason that counts.
+    pub(super) fn discard(&self, new: &str) {
+        let _ = self.remove(new);
+    }
+
+    /// Waits until the names of its files are on the disk.
+    pub(super) fn sync(&self) -> Result<()> {
         let synced = File::from(self.again()?).sync_all();
         synced.about(self.path.display(), "cannot be written to the disk")
     }

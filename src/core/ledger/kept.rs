@@ -10,7 +10,7 @@ use super::directory::LedgerDirectory;
 use super::error::{LedgerError, LedgerResult};
 use super::holder::Holder;
 use super::record;
-use super::store::{Books, Ledger, Locked, NEW};
+use super::store::{Books, DamagedBook, Ledger, Locked, NEW};
 use crate::error::{Error, Result};
 use crate::root::Missing;
 use crate::types::{GpuUuid, KEPT_DIR, STATE_DIR};
@@ -43,21 +43,26 @@ pub(super) fn is_pending(ledger: Option<&Ledger>, state_dir: &Path) -> bool {
 }
 
 impl Ledger {
-    /// Adds to the ledger what was kept of it, once in a boot. The caller holds the lock.
-    ///
-    /// What cannot be read is left out: the plugin of the kubelet reserves again what a pod has, and
-    /// [`Locked::keep`] sets the damaged file aside.
-    pub(super) fn restore(&self) -> LedgerResult<()> {
+    /// Adds to the ledger what was kept of it, once in a boot. The caller holds the lock. Returns the GPUs whose books
+    /// cannot be read or written, with the reasons: nothing of them changes before they can, because what a pod has may
+    /// not be given to another. The next caller tries again.
+    pub(super) fn restore(&self) -> LedgerResult<Vec<(GpuUuid, Error)>> {
+        let mut pending = Vec::new();
         if self.directory().open(READ)?.is_some() {
-            return Ok(());
+            return Ok(pending);
         }
         if let Some(kept) = self.kept(Missing::Leave)? {
-            for old in kept.books()?.books {
+            let Books { books, damaged, .. } = kept.own_books()?;
+            pending.extend(damaged.into_iter().filter_map(not_restored));
+            for old in books {
                 let mut book = match self.book(&old.gpu) {
                     Ok(book) => book,
-                    // It is refused by everybody who needs it.
-                    Err(_) => continue,
+                    Err(error) => {
+                        pending.push((old.gpu, error.into()));
+                        continue;
+                    }
                 };
+                let before = book.claims.len();
                 for claim in old.claims {
                     book.claims.push(claim);
                     if !book.is_sound() {
@@ -65,15 +70,35 @@ impl Ledger {
                         book.claims.pop();
                     }
                 }
-                self.write(&book)?;
+                if book.claims.len() > before
+                    && let Err(error) = self.write(&book)
+                {
+                    pending.push((book.gpu, error.into()));
+                }
             }
         }
-        drop(self.directory().create_anew(READ)?);
-        Ok(())
+        if pending.is_empty() {
+            drop(self.directory().create_anew(READ)?);
+        }
+        Ok(pending)
+    }
+
+    /// What was kept and cannot be read, until the ledger has it.
+    pub(super) fn not_restored(&self) -> LedgerResult<Vec<DamagedBook>> {
+        if self.directory().open(READ)?.is_some() {
+            return Ok(Vec::new());
+        }
+        let Some(kept) = self.kept(Missing::Leave)? else {
+            return Ok(Vec::new());
+        };
+        let damaged = kept.own_books()?.damaged.into_iter().filter_map(not_restored);
+        Ok(damaged
+            .map(|(gpu, error)| DamagedBook { gpu: Some(gpu), error })
+            .collect())
     }
 
     /// The reservations that are kept, as a ledger that nobody locks: the lock of this one serves both.
-    fn kept(&self, missing: Missing) -> LedgerResult<Option<Self>> {
+    pub(super) fn kept(&self, missing: Missing) -> LedgerResult<Option<Self>> {
         let path = self.kept_in();
         Ok(LedgerDirectory::ledger(path, missing)?.map(|directory| Self::at(directory, path)))
     }
@@ -87,7 +112,16 @@ impl Locked<'_> {
     /// Returns an error if the ledger cannot be read, or what is kept of a GPU that is `needed` cannot be written.
     pub fn keep(&self, needed: impl Fn(&GpuUuid) -> bool) -> LedgerResult<Vec<Error>> {
         let ledger = self.ledger();
-        let Books { books, .. } = ledger.books()?;
+        let Books {
+            mut books,
+            damaged: unknown,
+            ..
+        } = ledger.books()?;
+        // What is kept of a GPU stays as it is while the ledger does not know it.
+        let is_known = |gpu: &GpuUuid| {
+            self.check_restored(gpu).is_ok() && !unknown.iter().any(|book| book.gpu.as_ref() == Some(gpu))
+        };
+        books.retain(|book| is_known(&book.gpu));
         let reserved: Vec<Book> = books.iter().map(reservations).filter(|book| !book.is_empty()).collect();
         let missing = if reserved.is_empty() {
             Missing::Leave
@@ -98,10 +132,14 @@ impl Locked<'_> {
             return Ok(Vec::new());
         };
         let Books {
-            books: old, damaged, ..
-        } = kept.books()?;
+            books: mut old,
+            damaged,
+            ..
+        } = kept.own_books()?;
+        old.retain(|book| is_known(&book.gpu));
         let is_over = |old: &&Book| reserved.iter().all(|book| book.gpu != old.gpu);
         let aside = damaged.iter().filter_map(|damaged| damaged.gpu.as_ref());
+        let aside = aside.filter(|gpu| is_known(gpu));
         let aside = aside.map(|gpu| (gpu, kept.set_aside(gpu).map_err(LedgerError::from)));
         let changed = reserved.iter().filter(|book| !old.contains(book));
         let changed = changed.map(|book| (&book.gpu, kept.write_to_disk(book).map_err(LedgerError::from)));
@@ -117,49 +155,13 @@ impl Locked<'_> {
         wrong.extend(damaged.into_iter().map(|damaged| damaged.error));
         Ok(wrong)
     }
+}
 
-    /// Keeps the reservations that the books `new` have and `old` have not, before the ledger has them: one that cannot
-    /// be kept is not made. Returns the books as they were of those GPUs, for [`Locked::keep_again`].
-    ///
-    /// # Errors
-    /// Returns an error if one cannot be written. What was kept before is kept then.
-    pub(super) fn keep_first<'b>(&self, old: &'b [Book], new: &[Book]) -> LedgerResult<Vec<&'b Book>> {
-        let has_more = |(old, new): &(&Book, &Book)| {
-            let (before, after) = (reservations(old), reservations(new));
-            after.claims.iter().any(|claim| !before.claims.contains(claim))
-        };
-        let more: Vec<(&Book, &Book)> = old.iter().zip(new).filter(has_more).collect();
-        if more.is_empty() {
-            return Ok(Vec::new());
-        }
-        let kept = self.ledger().kept(Missing::Make)?;
-        let kept =
-            kept.ok_or_else(|| Error::failed(self.ledger().kept_in().display(), "was removed while it was created"))?;
-        let mut written = Vec::new();
-        for (old, new) in more {
-            if let Err(error) = kept.write_to_disk(&reservations(new)) {
-                self.keep_again(&written);
-                return Err(error.into());
-            }
-            written.push(old);
-        }
-        Ok(written)
-    }
-
-    /// Keeps again what `books` have, because what was kept for a change is not made. Where that fails, more is kept
-    /// than is reserved, until [`Locked::keep`] or the kubelet's plugin sees that after a reboot.
-    pub(super) fn keep_again(&self, books: &[&Book]) {
-        let Ok(Some(kept)) = self.ledger().kept(Missing::Leave) else {
-            return;
-        };
-        for book in books {
-            let before = reservations(book);
-            let _ = match before.is_empty() {
-                true => kept.write(&before),
-                false => kept.write_to_disk(&before).map_err(Into::into),
-            };
-        }
-    }
+/// What is said of a book that was kept and cannot be read after a boot. A file with another name than that of a book
+/// says nothing of a GPU.
+fn not_restored(damaged: DamagedBook) -> Option<(GpuUuid, Error)> {
+    let hint = "remove it: the kubelet's plugin reserves again what its pods have of this GPU";
+    Some((damaged.gpu?, damaged.error.hint(hint)))
 }
 
 impl Ledger {
@@ -169,14 +171,14 @@ impl Ledger {
     }
 
     /// Writes `book` so that it survives the loss of power.
-    fn write_to_disk(&self, book: &Book) -> Result<()> {
+    pub(super) fn write_to_disk(&self, book: &Book) -> Result<()> {
         self.directory()
             .replace_on_disk(&Self::name_of(&book.gpu), NEW, &record::encode(book))
     }
 }
 
 /// What is reserved for pods and resource claims in `book`, as if no container used it: none does after a reboot.
-fn reservations(book: &Book) -> Book {
+pub(super) fn reservations(book: &Book) -> Book {
     let mut kept = Book::new(book.gpu.clone());
     let is_kept =
         |claim: &&Claim| !claim.once && !claim.joined && (claim.pod().is_some() || claim.resource_claim().is_some());

@@ -39,6 +39,10 @@ pub struct Outage {
     /// Why, for people.
     #[serde(default)]
     pub reason: Option<String>,
+    /// Whether its time had come when it was recorded. A clock that is set back later, or is not set yet after a boot,
+    /// does not put the device back into service.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    began: bool,
 }
 
 /// The content of a file.
@@ -79,7 +83,7 @@ impl fmt::Display for WhyOut {
 
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = if self.from > now() { "from" } else { "since" };
+        let word = if self.is_in_force() { "since" } else { "from" };
         write!(f, "out of service {word} {}", utc(self.from))?;
         match &self.reason {
             Some(reason) => write!(f, " ({reason})"),
@@ -89,6 +93,28 @@ impl fmt::Display for Outage {
 }
 
 impl Outage {
+    /// Of `device`, from `from` on (seconds since 1970).
+    pub fn new(device: DeviceKey, from: u64, reason: Option<String>) -> Self {
+        Self {
+            device,
+            from,
+            reason,
+            began: from <= now(),
+        }
+    }
+
+    /// It is recorded in the place of `before`, and stays in force if that was.
+    #[must_use]
+    pub fn in_the_place_of(mut self, before: Option<&Self>) -> Self {
+        self.began |= before.is_some_and(Self::is_in_force);
+        self
+    }
+
+    /// Whether its time has come since it was recorded.
+    pub fn has_come(&self) -> bool {
+        !self.began && self.is_in_force()
+    }
+
     /// Whether nothing new is given of `device` because of it, when it is in force.
     pub fn covers(&self, device: &DeviceKey) -> bool {
         self.device == *device || self.device.is_whole() && self.device.gpu() == device.gpu()
@@ -96,7 +122,7 @@ impl Outage {
 
     /// Whether its time has come.
     pub fn is_in_force(&self) -> bool {
-        self.from <= now()
+        self.began || self.from <= now()
     }
 }
 
@@ -154,7 +180,10 @@ impl OutOfService {
 ///
 /// # Errors
 /// Returns an error if they cannot be written as JSON.
-pub fn outages_text(devices: Vec<Outage>) -> serde_json::Result<String> {
+pub fn outages_text(mut devices: Vec<Outage>) -> serde_json::Result<String> {
+    devices
+        .iter_mut()
+        .for_each(|outage| outage.began |= outage.is_in_force());
     let version = VERSION;
     serde_json::to_string(&File { version, devices }).map(|text| format!("{}\n", sealed::seal(&text)))
 }
@@ -194,11 +223,24 @@ mod tests {
     use super::*;
 
     fn outage(device: &str, from: u64) -> Outage {
-        Outage {
-            device: device.parse().unwrap(),
-            from,
-            reason: Some("a fan".into()),
-        }
+        Outage::new(device.parse().unwrap(), from, Some("a fan".into()))
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_puts_nothing_back_into_service() {
+        let began = outage("GPU-8188460b", now());
+        // As it would be a year earlier.
+        let from = now() + 365 * 86_400;
+        let out = |outage: Outage| OutOfService {
+            drained: vec![Outage { from, ..outage }],
+            ..OutOfService::default()
+        };
+        let gpu = "GPU-8188460b".parse().unwrap();
+        assert!(out(began.clone()).why(&gpu).is_some());
+        assert!(
+            out(Outage { began: false, ..began }).why(&gpu).is_none(),
+            "one whose time comes"
+        );
     }
 
     #[test]

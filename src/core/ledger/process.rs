@@ -7,10 +7,12 @@
 //! no process has both the number and the start of an earlier one, or it keeps the claim until it ends.
 
 mod cgroup;
+mod end;
 mod lineage;
 mod proc_files;
 mod time;
 
+pub use end::EndSign;
 pub use lineage::Lineage;
 
 use super::book::World;

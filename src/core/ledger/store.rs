@@ -10,7 +10,7 @@ use super::out_of_service::OutOfService;
 use super::record::{self, FORMAT, Unreadable};
 use crate::error::{Error, line};
 use crate::root::Missing;
-use crate::types::{Bounds, DeviceKey, GpuUuid, HeldPart};
+use crate::types::{DeviceKey, GpuUuid};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,8 @@ pub struct Ledger {
 #[derive(Debug)]
 pub struct Locked<'a> {
     ledger: &'a Ledger,
+    /// The GPUs of which the ledger has not yet what was kept over the last boot, and why.
+    pending: Vec<(GpuUuid, Error)>,
     _lock: lock::Lock,
 }
 
@@ -54,15 +56,6 @@ impl Books {
     /// Every claim in the books that can be read, by GPU and age.
     pub fn claims(&self) -> impl Iterator<Item = &Claim> {
         self.books.iter().flat_map(|book| &book.claims)
-    }
-
-    /// Whether `part` of `device` can be claimed now, as [`Book::is_free`]. Of a GPU without a book, nothing is held.
-    pub fn is_free(&self, device: &DeviceKey, part: &HeldPart, bounds: Bounds) -> bool {
-        let book = self.books.iter().find(|book| book.gpu == *device.gpu());
-        book.map_or_else(
-            || self.out_of_service.why(device).is_none(),
-            |book| book.is_free(device, part, bounds),
-        )
     }
 
     /// What is wrong with the other books.
@@ -95,12 +88,18 @@ const MOST_BYTES: u64 = 16 << 20;
 /// What follows the GPU's UUID in the name of its book.
 const SUFFIX: &str = ".claims";
 
-/// The name of a new file until it is renamed. One name is enough, because the lock admits one writer at a time; that
-/// writer first removes the file of a writer that was killed.
+/// The name of a new file until it is renamed; `new-1` and so on are the others of one change. The names are always the
+/// same, because the lock admits one writer at a time, which first removes the file of a writer that was killed.
 pub(super) const NEW: &str = "new";
 
+/// Whether a file of this name is one that has not got its own name yet.
+fn is_unfinished(name: &str) -> bool {
+    let number = name.strip_prefix(NEW);
+    number.is_some_and(|number| number.is_empty() || number.strip_prefix('-').is_some_and(|n| n.parse::<u32>().is_ok()))
+}
+
 impl Ledger {
-    /// The ledger in `state_dir`, created if it is missing.
+    /// The ledger in `state_dir`, created if it is missing. What was kept of it over a reboot may not be in it yet.
     ///
     /// # Errors
     /// Returns an error if the directory cannot be created, or if another user could replace or write it.
@@ -121,9 +120,19 @@ impl Ledger {
         if !kept::is_pending(existing.as_ref(), state_dir) {
             return Ok(existing);
         }
+        Self::restored(state_dir).map(Some)
+    }
+
+    /// As [`Ledger::open`], with what was kept of it over a reboot.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`] and, the first time after a reboot, [`Ledger::lock`].
+    pub fn restored(state_dir: &Path) -> LedgerResult<Self> {
         let ledger = Self::open(state_dir)?;
-        drop(ledger.lock()?);
-        Ok(Some(ledger))
+        if kept::is_pending(Some(&ledger), state_dir) {
+            drop(ledger.lock()?);
+        }
+        Ok(ledger)
     }
 
     pub(super) fn at(directory: LedgerDirectory, state_dir: &Path) -> Self {
@@ -144,9 +153,10 @@ impl Ledger {
     /// Returns an error if the lock cannot be made, or if another process holds it for too long.
     pub fn lock(&self) -> LedgerResult<Locked<'_>> {
         let lock = lock::take(&self.directory, lock::FILE, lock::PATIENCE)?;
-        self.restore()?;
+        let pending = self.restore()?;
         Ok(Locked {
             ledger: self,
+            pending,
             _lock: lock,
         })
     }
@@ -161,11 +171,19 @@ impl Ledger {
     }
 
     /// Every book, each as it was at one moment. Needs no lock, since a book is replaced in one step, and works on a
-    /// read-only disk too.
+    /// read-only disk too. A GPU of which something was kept over the last boot and cannot be read has a damaged book.
     ///
     /// # Errors
     /// Returns an error if the directory cannot be listed.
     pub fn books(&self) -> LedgerResult<Books> {
+        let mut all = self.own_books()?;
+        all.damaged.extend(self.not_restored()?);
+        all.damaged.sort_by_key(|damaged| line(&damaged.error));
+        Ok(all)
+    }
+
+    /// The books of this directory alone.
+    pub(super) fn own_books(&self) -> LedgerResult<Books> {
         let mut all = Books {
             out_of_service: self.out_of_service(),
             ..Books::default()
@@ -186,7 +204,6 @@ impl Ledger {
             .iter_mut()
             .for_each(|book| book.claims.sort_by_key(|claim| claim.since));
         all.books.sort_by(|a, b| a.gpu.cmp(&b.gpu));
-        all.damaged.sort_by_key(|damaged| line(&damaged.error));
         Ok(all)
     }
 
@@ -282,23 +299,18 @@ impl Locked<'_> {
         self.ledger
     }
 
-    /// Writes those of the books `new` that differ from `old`, which are the books of the same GPUs as they are on
-    /// disk: all of them, or none. What of it is to outlive a reboot is kept before.
+    /// Refuses a change of a GPU of which the ledger has not yet what was kept over the last boot.
     ///
     /// # Errors
-    /// Returns an error if one cannot be written or kept, and if what was written before cannot be undone.
-    pub fn replace(&self, old: &[Book], new: &[Book]) -> LedgerResult<()> {
-        let kept = self.keep_first(old, new)?;
-        let mut written: Vec<&Book> = Vec::new();
-        for (old, new) in old.iter().zip(new).filter(|(old, new)| old != new) {
-            if let Err(error) = self.ledger.write(new) {
-                self.keep_again(&kept);
-                written.into_iter().try_for_each(|book| self.ledger.write(book))?;
-                return Err(error);
+    /// Returns why it has not.
+    pub(super) fn check_restored(&self, gpu: &GpuUuid) -> LedgerResult<()> {
+        match self.pending.iter().find(|(pending, _)| pending == gpu) {
+            None => Ok(()),
+            Some((_, why)) => {
+                let what = "what was reserved of it before the last boot cannot be recorded";
+                Err(Error::failed(gpu, what).hint(line(why)).into())
             }
-            written.push(old);
         }
-        Ok(())
     }
 
     /// Changes the book of the GPU that `device` is, or is on. An error of `change` leaves the disk as it was.
@@ -332,6 +344,7 @@ impl Locked<'_> {
         read: impl FnOnce(String) -> Result<Book, Unreadable>,
         change: impl FnOnce(&mut Book) -> LedgerResult<(T, Change)>,
     ) -> LedgerResult<T> {
+        self.check_restored(device.gpu())?;
         let mut book = self.ledger.read_with(device.gpu(), read)?;
         let (value, made) = change(&mut book)?;
         if made == Change::Made {
@@ -349,18 +362,25 @@ impl Locked<'_> {
         let mut wrong: Vec<LedgerError> = all.damaged.into_iter().map(LedgerError::Damaged).collect();
         for mut book in all.books {
             if change(&mut book) == Change::Made {
-                wrong.extend(self.ledger.write(&book).err());
+                let written = self.check_restored(&book.gpu).and_then(|()| self.ledger.write(&book));
+                wrong.extend(written.err());
             }
         }
         Ok(wrong)
     }
 
-    /// Removes the half of a book that a killed writer left; the next writer would write over it.
+    /// Removes the halves of books that a killed writer left; the next writer would write over them.
     ///
     /// # Errors
-    /// Returns an error if it cannot be removed.
+    /// Returns an error if the directory cannot be listed, or if one cannot be removed.
     pub fn remove_unfinished(&self) -> LedgerResult<()> {
-        Ok(self.ledger.directory.remove(NEW)?)
+        for name in self.ledger.directory.names()? {
+            match name.to_str() {
+                Some(name) if is_unfinished(name) => self.ledger.directory.remove(name)?,
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 

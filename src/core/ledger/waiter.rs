@@ -2,6 +2,7 @@
 
 use crate::types::{DeviceKey, HeldPart, ShareName};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What a waiter may get of one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +28,7 @@ pub struct Waiter {
     /// Its place in the order.
     pub(super) number: u64,
     /// What may serve it; `None` if another version of tranche wrote its ticket: it may wait for anything.
-    pub(super) wants: Option<Vec<WaitedFor>>,
+    pub(super) wants: Option<Arc<[WaitedFor]>>,
 }
 
 impl Waiter {
@@ -37,7 +38,7 @@ impl Waiter {
     }
 
     /// One who waits without a ticket: `wants` may serve it.
-    pub fn without_ticket(wants: Vec<WaitedFor>) -> Self {
+    pub fn without_ticket(wants: Arc<[WaitedFor]>) -> Self {
         Self {
             number: u64::MAX,
             wants: Some(wants),
@@ -52,6 +53,19 @@ impl Waiter {
         };
         let own = self.wants.as_ref();
         own.is_none_or(|own| own.iter().any(|a| wants.iter().any(|b| may_be_same(a, b))))
+    }
+
+    /// Whether something that serves `other` may serve it, too.
+    pub fn competes_with(&self, other: &Self) -> bool {
+        other.wants.as_ref().is_none_or(|wants| self.competes(wants))
+    }
+
+    /// The shares of `device` that it waits for by name.
+    pub fn named<'a>(&'a self, device: &'a DeviceKey) -> impl Iterator<Item = &'a ShareName> + 'a {
+        let wants = self.wants.iter().flat_map(|wants| wants.iter());
+        wants
+            .filter(|wanted| wanted.device == *device)
+            .flat_map(|wanted| &wanted.shares)
     }
 
     /// Whether it may get `part` of `device`, or something that cannot be held at the same time.

@@ -291,6 +291,27 @@ impl ContainerRoot {
         )
     }
 
+    /// Mounts the socket at `host`, a path of the host, at `path`, with a mount that ends with the container. A file
+    /// and directories for it are made where they are missing, unless they would be in the root and `read_only` is set.
+    ///
+    /// # Errors
+    /// Returns `ReadOnlyFilesystem` if the file is missing and must not be made, an error if there is no socket or the
+    /// container has something else at `path`, and the errors of [`Self::cover`].
+    pub fn mount_socket(&self, host: &Path, path: &Path, read_only: bool) -> io::Result<()> {
+        let existing = || path.ancestors().find_map(|path| self.directory(path).ok());
+        if read_only && self.find(path).is_err() && existing().is_none_or(|there| self.check_image(&there).is_ok()) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        let (directory, name) = self.make_parent(path)?;
+        directory.make_file(name)?;
+        let target = directory.find(name)?;
+        if target.kind() != FileType::File {
+            return Err(io::Error::other("the container has something else there"));
+        }
+        self.check_own(&target)?;
+        super::socket::mount(host, target.as_fd())
+    }
+
     /// The file of these names below the container's own /proc.
     ///
     /// # Errors

@@ -31,18 +31,8 @@ pub(super) fn cover(
     permissions: Permissions,
     label: Option<&str>,
 ) -> io::Result<()> {
-    // A mount on a shared mount also appears on the host, and stays there after the container has ended. Before Linux
-    // 6.15, something is mounted on `place`, too.
-    let table = MountTable::read()?;
-    for handle in [target, place] {
-        let mount = table.of(handle);
-        if mount
-            .ok_or_else(|| io::Error::other("its mount is not in the list of mounts"))?
-            .is_shared
-        {
-            return Err(io::Error::other("its mount is shared with the host"));
-        }
-    }
+    // Before Linux 6.15, something is mounted on `place`, too.
+    check_private(&[target, place])?;
     let tree = file_system(bytes.len(), label)?;
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut file = File::from(openat(&tree, NAME, flags, Mode::from_bits_truncate(0o600))?);
@@ -69,6 +59,22 @@ pub(super) fn cover(
         read_only,
         None::<&str>,
     )?;
+    Ok(())
+}
+
+/// Refuses handles on a shared mount: what is mounted there also appears on the host, and stays there after the
+/// container has ended.
+pub(super) fn check_private(handles: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let table = MountTable::read()?;
+    for handle in handles {
+        let mount = table.of(*handle);
+        if mount
+            .ok_or_else(|| io::Error::other("its mount is not in the list of mounts"))?
+            .is_shared
+        {
+            return Err(io::Error::other("its mount is shared with the host"));
+        }
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat};
-use nix::sys::stat::{Mode, fstatat, mkdirat};
+use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat, mknodat};
 use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 
 use super::directory::single;
@@ -51,6 +51,17 @@ impl OwnDirectory {
         }
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(Directory::from_fd(openat(self, name, flags, Mode::empty())?))
+    }
+
+    /// Makes the empty file `name`, unless something has that name. Only a file or a socket can be mounted on.
+    ///
+    /// # Errors
+    /// Returns the kernel's error.
+    pub(super) fn make_file(&self, name: &OsStr) -> io::Result<()> {
+        match mknodat(self, single(name)?, SFlag::S_IFREG, Mode::from_bits_truncate(0o644), 0) {
+            Ok(()) | Err(Errno::EEXIST) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// Makes `name` a symbolic link with the text `target`, and replaces the file or link of that name. The target is

@@ -52,6 +52,22 @@ impl Promise {
         }
     }
 
+    /// So many of it together, where a larger sum than the type holds is as good as the largest.
+    pub fn times(self, number: usize) -> Promise {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        match self {
+            Promise::Whole => Promise::Whole,
+            Promise::Turns { turns, of } => Promise::Turns {
+                turns: turns.saturating_mul(number),
+                of,
+            },
+            Promise::Mps { memory, compute } => Promise::Mps {
+                memory: memory.map(|size| MemorySize::from_mib(size.mib().saturating_mul(number.into()))),
+                compute: compute.map(|percent| Percent::of_sum(percent.get().saturating_mul(number))),
+            },
+        }
+    }
+
     /// Both together. `None` where they do not add up: two strategies, turns of two sizes, a limit and none, a sum that
     /// no number holds.
     pub fn and(self, other: Promise) -> Option<Promise> {

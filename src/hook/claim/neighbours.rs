@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use tranche_core::call::{ClaimCall, OwnNode};
+use tranche_core::call::{BoundPath, ClaimCall};
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::oci::{CONFIG_LIMIT, Config, State};
 use tranche_core::root::{DeviceNumber, HostDirectory, MountOrigin, RuntimeMount, nodes_brought, number_of};
@@ -49,7 +49,7 @@ struct Own {
 }
 
 /// The numbers that the share's own nodes have on the host, or in the container if the host has no node yet.
-fn own(nodes: &[OwnNode], container: &Config) -> Result<Own> {
+fn own(nodes: &[BoundPath], container: &Config) -> Result<Own> {
     let mut own = Own::default();
     for node in nodes {
         let on_host = number_of(node.host.as_path());
@@ -98,7 +98,7 @@ fn refuse(own: &Own, number: DeviceNumber, path: &Path, call: &ClaimCall) -> Res
 }
 
 /// The device nodes that a bind mount brings, with their paths in the container.
-fn bound(bundle: &Path, mount: &RuntimeMount, own: &[OwnNode]) -> Vec<(PathBuf, DeviceNumber)> {
+fn bound(bundle: &Path, mount: &RuntimeMount, own: &[BoundPath]) -> Vec<(PathBuf, DeviceNumber)> {
     let Some(source) = &mount.source else {
         return Vec::new();
     };

@@ -54,6 +54,12 @@ impl LibraryDirectory {
         self.paths().find_map(|directory| name_in(directory, path))
     }
 
+    /// Whether `other` is the same directory, by whichever path it was opened.
+    fn is(&self, other: &Directory) -> bool {
+        let both = (self.directory.identity(), other.identity());
+        matches!(both, (Ok(own), Ok(other)) if own == other)
+    }
+
     fn paths(&self) -> impl Iterator<Item = &OsStr> {
         [&self.path]
             .into_iter()
@@ -71,6 +77,24 @@ pub(super) struct Gathered<'e, 'a> {
 }
 
 impl Gathered<'_, '_> {
+    /// Leaves out what the image's cache has under paths at which a library of the driver with another ABI is now: a
+    /// loader would open that, and refuse it.
+    fn leave_out_other_sizes(&mut self, report: &mut HookReport<'_>) {
+        let looks = &self.looks;
+        let is_other = |entry: &CacheEntry<'_>| looks.iter().any(|look| look.has_other(entry.path, entry.flags));
+        let Some(first) = self.kept.iter().find(|entry| is_other(entry)) else {
+            return;
+        };
+        let (first, before) = (first.path, self.kept.len());
+        self.kept.to_mut().retain(|entry| !is_other(entry));
+        let what = format_args!(
+            "{} of its entries left out, because libraries of the driver with another word size are at these paths: {}",
+            before - self.kept.len(),
+            first.display(),
+        );
+        report.note(super::CACHE, what);
+    }
+
     /// The driver's libraries, best first.
     pub(super) fn driver(&self) -> Vec<NamedLibrary<'_>> {
         self.looks.iter().flat_map(Look::driver).collect()
@@ -96,14 +120,21 @@ pub(super) fn places(work: &LoaderWork<'_>, bundle: &Bundle, report: &mut HookRe
             continue;
         }
         match bundle.root.readable_directory(path) {
-            Ok(directory) => places.push(LibraryDirectory {
-                path: path.to_path_buf(),
-                whole,
-                directory,
-                is_known: false,
-                aliases: Vec::new(),
-                listing: None,
-            }),
+            // An image may have one directory where the host has one for each word size.
+            Ok(directory) => match places.iter_mut().find(|place| place.is(&directory)) {
+                Some(place) => {
+                    place.whole |= whole;
+                    place.aliases.push(path.to_path_buf());
+                }
+                None => places.push(LibraryDirectory {
+                    path: path.to_path_buf(),
+                    whole,
+                    directory,
+                    is_known: false,
+                    aliases: Vec::new(),
+                    listing: None,
+                }),
+            },
             Err(e) if e.kind() == ErrorKind::NotFound => report.note(path.display(), "not in the container, left out"),
             Err(e) => report.note(path.display(), format_args!("left out: {e}")),
         }
@@ -146,8 +177,12 @@ pub(super) fn libraries<'e, 'a>(
             None => look.at_the_drivers(),
         }
         reads_left = look.reads_left;
+        if let Some(what) = look.covered() {
+            report.note(place.path.display(), what);
+        }
         found.looks.push(look);
     }
+    found.leave_out_other_sizes(report);
     if reads_left == 0 {
         let what =
             format!("more than {MAX_IMAGE_FILES} libraries that the image's ld.so.cache lacks; the rest is left out");

@@ -1,5 +1,6 @@
 //! The driver's libraries, with the links under which programs look for them.
 
+use super::by_soname::Known;
 use super::lists;
 use super::locate::{SearchDir, locate};
 use super::search::{FoundLibraries, LibraryListing};
@@ -29,16 +30,19 @@ pub(super) fn collect(scan: &Scan<'_>, found: &FoundLibraries<'_>, version: &Dri
     let reader = Reader { scan, version };
     let mut files = BTreeMap::new();
     let mut dirs: [Vec<HostMount>; 2] = Default::default();
-    for listing in &found.listings {
-        reader.directory(listing, &mut files, &mut dirs);
-        if listing.entries.iter().any(|e| e.is_dir && e.name == "vdpau")
-            && let Ok(dir) = listing.dir.below("vdpau")
-            && let Ok(entries) = dir.list()
-        {
-            // VDPAU opens its back ends by their paths, so the loader does not search this directory.
-            reader.directory(&LibraryListing { dir, entries }, &mut files, &mut Default::default());
+    // VDPAU opens its back ends by their paths, so the loader does not search these directories.
+    let vdpau: Vec<LibraryListing<'_>> = found.listings.iter().filter_map(vdpau).collect();
+    let mut every = |known: Option<&Known>| {
+        for listing in &found.listings {
+            reader.directory(listing, known, &mut files, &mut dirs);
         }
-    }
+        for listing in &vdpau {
+            reader.directory(listing, known, &mut files, &mut Default::default());
+        }
+        Known::of(files.values(), scan.options.compat32)
+    };
+    let known = every(None);
+    every(Some(&known));
     for file in reader.xorg(&found.listings) {
         files.insert(file.host.clone(), file);
     }
@@ -55,6 +59,14 @@ pub(super) fn collect(scan: &Scan<'_>, found: &FoundLibraries<'_>, version: &Dri
         }
     }
     libraries
+}
+
+/// The directory `vdpau` of a directory of libraries.
+fn vdpau<'t>(listing: &LibraryListing<'t>) -> Option<LibraryListing<'t>> {
+    listing.entries.iter().find(|e| e.is_dir && e.name == "vdpau")?;
+    let dir = listing.dir.below("vdpau").ok()?;
+    let entries = dir.list().ok()?;
+    Some(LibraryListing { dir, entries })
 }
 
 struct Reader<'a> {
@@ -82,9 +94,7 @@ impl Reader<'_> {
         let (stem, tail) = name.split_once(".so.")?;
         let known = lists::LIBRARIES.iter().find(|l| l.stem == stem);
         let own_version = known.is_some_and(|l| l.own_version);
-        let is_wanted = tail == self.version.as_str()
-            || (own_version && is_numbers(tail))
-            || known.is_some_and(|l| l.once == Some(tail));
+        let is_wanted = tail == self.version.as_str() || (own_version && is_numbers(tail));
         is_wanted.then(|| Wanted {
             stem,
             capability: known.map_or(lists::UNKNOWN, |l| l.capability),
@@ -92,20 +102,39 @@ impl Reader<'_> {
         })
     }
 
+    /// A library of the driver whose file's name has not the driver's version: some packages install it under its
+    /// SONAME. Which file it is decides [`Reader::file`].
+    fn by_soname<'n>(&self, name: &'n str, known: &Known) -> Option<Wanted<'n>> {
+        let (stem, tail) = name.split_once(".so.")?;
+        let library = lists::LIBRARIES.iter().find(|l| l.stem == stem && !l.own_version)?;
+        let is_wanted = tail != self.version.as_str() && is_numbers(tail) && !known.has_all(stem);
+        is_wanted.then_some(Wanted {
+            stem,
+            capability: library.capability,
+            own_version: false,
+        })
+    }
+
     /// Adds the wanted libraries of a directory to `files`, and the directories that they are in to `dirs`: first those
-    /// of 64-bit libraries, then those of 32-bit ones.
+    /// of 64-bit libraries, then those of 32-bit ones. Without `known` they are those whose names say that they are
+    /// wanted; with it, those that are known by their SONAMEs and of which `known` has no file.
     fn directory(
         &self,
         listing: &LibraryListing<'_>,
+        known: Option<&Known>,
         files: &mut BTreeMap<HostPath, DriverFile>,
         dirs: &mut [Vec<HostMount>; 2],
     ) {
         for entry in listing.entries.iter().filter(|e| !e.is_dir) {
-            let Some(wanted) = self.wanted(&entry.name) else {
-                continue;
+            let wanted = match known {
+                None => self.wanted(&entry.name),
+                Some(known) => self.by_soname(&entry.name, known),
             };
+            let Some(wanted) = wanted else { continue };
             let path = match listing.dir.entry(entry) {
                 Ok(path) => path,
+                // A link without this driver's version may be left over from an earlier driver.
+                Err(_) if known.is_some() => continue,
                 Err(e) => {
                     let link = listing.dir.host().join(&entry.name);
                     let text = format!("is a link that leads nowhere and is left out: {e}");
@@ -116,6 +145,7 @@ impl Reader<'_> {
             let host = path.host();
             if !files.contains_key(&host)
                 && let Some(file) = self.file(&path, &wanted)
+                && known.is_none_or(|known| known.lacks(wanted.stem, &file))
             {
                 files.insert(host.clone(), file);
             }
@@ -150,12 +180,20 @@ impl Reader<'_> {
             (false, false) => return None,
         };
         let soname = library.soname.and_then(|s| s.into_string().ok());
+        let own_version = wanted.own_version;
+        let stays = soname.as_deref().filter(|_| own_version);
+        let stays = stays.and_then(|soname| path.sibling_link(soname));
+        let path = stays.as_ref().unwrap_or(path);
         let container = ContainerPath::new(path.as_str()).ok()?;
         Some(DriverFile {
             host: path.host(),
             links: self.links(path, &container, wanted.stem, soname.as_deref()),
             container,
-            kind: FileKind::Library { soname, class },
+            kind: FileKind::Library {
+                soname,
+                class,
+                own_version,
+            },
             capability,
         })
     }
@@ -173,11 +211,14 @@ impl Reader<'_> {
         }
         let (searched, inside) = searched(&dir);
         for (_, link, target) in lists::LINKS.iter().filter(|(of, _, _)| *of == stem) {
-            let target = target.replace("{version}", self.version.as_str());
+            let target = target.replace("{file}", name);
             let (up, file) = target
                 .strip_prefix("../")
                 .map_or(("", target.as_str()), |file| ("../", file));
-            links.insert(searched.join(link), format!("{up}{inside}{file}"));
+            let link = searched.join(link);
+            if link != *library {
+                links.insert(link, format!("{up}{inside}{file}"));
+            }
         }
         links.into_iter().map(|(path, target)| Link { path, target }).collect()
     }
@@ -203,7 +244,11 @@ impl Reader<'_> {
                 capability: *capability,
                 own_version: false,
             };
-            match locate(&dirs, &name, |_, path| path.ok()) {
+            // As other libraries, it may lie under its SONAME, which has no version.
+            let plain = format!("{stem}.so");
+            let found = locate(&dirs, &name, |_, path| path.ok());
+            let is_plain = |path: &TreePath<'_>| path.as_str().rsplit('/').next() == Some(plain.as_str());
+            match found.or_else(|| locate(&dirs, &plain, |_, path| path.ok().filter(is_plain))) {
                 Some(path) => files.extend(self.file(&path, &wanted)),
                 None => self.scan.findings.absent(&name, dirs.iter().map(|dir| &dir.host)),
             }
@@ -236,7 +281,8 @@ fn is_numbers(tail: &str) -> bool {
     tail.bytes().all(|b| b.is_ascii_digit() || b == b'.')
 }
 
-/// Keeps the newest of several versions of one library in one directory: all of them would have the same link.
+/// Keeps one of several versions of one library in one directory, because all of them would have the same link: the one
+/// to which that link leads on the host, or else the newest.
 fn keep_newest(files: &mut BTreeMap<HostPath, DriverFile>) {
     let mut newest = BTreeMap::new();
     for (library, version) in files.values().filter_map(version) {
@@ -246,14 +292,17 @@ fn keep_newest(files: &mut BTreeMap<HostPath, DriverFile>) {
     files.retain(|_, file| version(file).is_none_or(|(library, version)| newest.get(&library) == Some(&version)));
 }
 
-/// A version as numbers, which decide what is newer, and as text.
-type FileVersion = (Vec<u64>, String);
+/// Whether a file has its SONAME, and its version as numbers, which decide what is newer, and as text.
+type FileVersion = (bool, Vec<u64>, String);
 
 /// The directory and the stem of a library, and its version; `None` without a version.
 fn version(file: &DriverFile) -> Option<((ContainerPath, String), FileVersion)> {
     let (stem, tail) = file.container.file_name().split_once(".so.")?;
     let numbers = tail.split('.').filter_map(|n| n.parse().ok()).collect();
-    Some(((file.container.parent(), stem.to_owned()), (numbers, tail.to_owned())))
+    let has_soname = matches!(&file.kind, FileKind::Library { soname: Some(soname), own_version: true, .. }
+        if soname == file.container.file_name());
+    let version = (has_soname, numbers, tail.to_owned());
+    Some(((file.container.parent(), stem.to_owned()), version))
 }
 
 fn note_absent(

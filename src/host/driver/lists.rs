@@ -6,9 +6,10 @@
 //!
 //! After a change here, `make bless` updates the built-in inventories.
 
-use tranche_plan::inventory::DriverCapability::{self, Compute, Display, Graphics, Ngx, Utility, Video};
+use tranche_plan::inventory::DriverCapability::{self, Compat32, Compute, Display, Graphics, Ngx, Utility, Video};
+use tranche_plan::inventory::{DriverFile, ElfClass, FileKind};
 
-/// A library `STEM.so.VERSION`.
+/// A library `STEM.so.VERSION`, or `STEM.so.N` under its SONAME.
 pub(super) struct ListedLibrary {
     /// The file name before `.so`.
     pub stem: &'static str,
@@ -16,8 +17,6 @@ pub(super) struct ListedLibrary {
     pub capability: DriverCapability,
     /// Whether it has a version of its own, not the driver's.
     pub own_version: bool,
-    /// A version of its own that it had in older drivers, up to 470.
-    pub once: Option<&'static str>,
 }
 
 const fn driver(stem: &'static str, capability: DriverCapability) -> ListedLibrary {
@@ -25,7 +24,6 @@ const fn driver(stem: &'static str, capability: DriverCapability) -> ListedLibra
         stem,
         capability,
         own_version: false,
-        once: None,
     }
 }
 
@@ -34,7 +32,6 @@ const fn own(stem: &'static str, capability: DriverCapability) -> ListedLibrary 
         stem,
         capability,
         own_version: true,
-        once: None,
     }
 }
 
@@ -50,10 +47,7 @@ pub(super) const LIBRARIES: &[ListedLibrary] = &[
     driver("libnvidia-compiler", Compute),
     driver("libnvidia-fatbinaryloader", Compute),
     driver("libnvidia-gpucomp", Compute),
-    ListedLibrary {
-        once: Some("4.0.0"),
-        ..driver("libnvidia-nvvm", Compute)
-    },
+    driver("libnvidia-nvvm", Compute),
     own("libnvidia-nvvm70", Compute),
     driver("libnvidia-opencl", Compute),
     driver("libnvidia-pkcs11", Compute),
@@ -93,8 +87,23 @@ pub(super) const LIBRARIES: &[ListedLibrary] = &[
     driver("libnvidia-ngx", Ngx),
 ];
 
-/// The SONAMEs that a driver of a Linux machine must have for a container to compute. NVML is asked, and misses itself.
-pub(crate) const REQUIRED: &[&str] = &["libcuda.so.1"];
+/// Libraries of [`LIBRARIES`] that nobody uses without libcuda. A machine that only draws has none of them.
+const OF_CUDA: &[&str] = &[
+    "libcudadebugger",
+    "libnvcuvid",
+    "libnvidia-compiler",
+    "libnvidia-encode",
+    "libnvidia-fatbinaryloader",
+    "libnvidia-opencl",
+    "libnvidia-ptxjitcompiler",
+];
+
+/// Whether `file` is a library that needs libcuda.
+pub(crate) fn needs_libcuda(file: &DriverFile) -> bool {
+    let is_library = matches!(file.kind, FileKind::Library { .. });
+    let stem = file.container.file_name().split(".so.").next();
+    is_library && stem.is_some_and(|stem| OF_CUDA.contains(&stem))
+}
 
 /// Libraries that a driver's installer brings although they are not part of the driver: GLVND, OpenCL's loader, and
 /// NVIDIA's libraries with versions of their own. Images bring them, so a container gets them only with the feature
@@ -141,18 +150,22 @@ pub(super) const ONE_DRIVER: &str = "/nvidia/current";
 /// The way into that directory from the one above.
 pub(super) const FROM_ABOVE: &str = "nvidia/current/";
 
-/// Directories with 32-bit libraries only.
+/// Directories with 32-bit libraries only: those of 64 bits, as a 32-bit system would have them. `/usr/lib` and `/lib`,
+/// which may have either, are in [`LIBRARY_DIRS`].
 pub(super) const LIBRARY_DIRS_32: &[&str] = &[
     "/usr/lib/i386-linux-gnu",
     "/usr/lib/i386-linux-gnu/nvidia/current",
     "/usr/lib/i386-linux-gnu/nvidia",
     "/lib/i386-linux-gnu",
+    "/lib/i386-linux-gnu/nvidia/current",
     "/usr/lib32",
+    "/usr/lib32/nvidia",
+    "/usr/lib/nvidia",
     "/run/opengl-driver-32/lib",
 ];
 
 /// Links that programs expect even if the host lacks them: the library's stem, the link, its target. Paths are relative
-/// to the library's directory; `{version}` is the driver's version.
+/// to the library's directory; `{file}` is the library's file name.
 ///
 /// Programs open `libcuda.so` and `libnvidia-opticalflow.so` by these names, GLVND uses `libGLX_indirect.so.0` for
 /// programs without a vendor, and GBM and Vulkan look for their back ends by fixed names.
@@ -160,10 +173,10 @@ pub(super) const LIBRARY_DIRS_32: &[&str] = &[
 pub(super) const LINKS: &[(&str, &str, &str)] = &[
     ("libcuda", "libcuda.so", "libcuda.so.1"),
     ("libnvidia-opticalflow", "libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1"),
-    ("libGLX_nvidia", "libGLX_indirect.so.0", "libGLX_nvidia.so.{version}"),
+    ("libGLX_nvidia", "libGLX_indirect.so.0", "{file}"),
     ("libnvidia-allocator", "gbm/nvidia-drm_gbm.so", "../libnvidia-allocator.so.1"),
-    ("libnvidia-vulkan-producer", "libnvidia-vulkan-producer.so", "libnvidia-vulkan-producer.so.{version}"),
-    ("libglxserver_nvidia", "libglxserver_nvidia.so", "libglxserver_nvidia.so.{version}"),
+    ("libnvidia-vulkan-producer", "libnvidia-vulkan-producer.so", "{file}"),
+    ("libglxserver_nvidia", "libglxserver_nvidia.so", "{file}"),
 ];
 
 /// Modules of the X server. Each is taken from the first directory of [`XORG_DIRS`] that has it.
@@ -186,7 +199,7 @@ pub(super) const XORG_BASES: &[&str] = &["/usr/lib", "/usr/lib64", "/usr/X11R6/l
 
 /// Programs.
 pub(super) const BINARIES: &[(&str, DriverCapability)] = &[
-    ("nvidia-smi", Utility),
+    (SMI, Utility),
     ("nvidia-debugdump", Utility),
     ("nvidia-persistenced", Utility),
     ("nvidia-cuda-mps-control", Compute),
@@ -196,8 +209,12 @@ pub(super) const BINARIES: &[(&str, DriverCapability)] = &[
     ("nvidia-xconfig", Display),
 ];
 
-/// Directories of NixOS with programs. A container does not search them, so there the programs go to `/usr/bin`.
-pub(super) const BINARY_DIRS_MOVED: &[&str] = &["/run/current-system/sw/bin"];
+/// Directories of NixOS and Flatcar with programs. A container does not search them, so there the programs go to
+/// `/usr/bin`.
+pub(super) const BINARY_DIRS_MOVED: &[&str] = &["/run/current-system/sw/bin", "/opt/bin"];
+
+/// The program that nearly everybody calls in a container.
+pub(super) const SMI: &str = "nvidia-smi";
 
 /// Configuration files: the name below a directory of [`CONFIG_DIRS`]; the directory in a container, which the loaders
 /// of EGL, Vulkan and so on search on every distribution; the capability.
@@ -216,9 +233,19 @@ pub(super) const CONFIGS: &[(&str, &str, DriverCapability)] = &[
     ("vulkan/icd.d/nvidia_icd.json", "/etc", Graphics),
     ("vulkan/icd.d/nvidia_icd.x86_64.json", "/etc", Graphics),
     ("vulkan/icd.d/nvidia_icd.aarch64.json", "/etc", Graphics),
+    ("vulkan/icd.d/nvidia_icd.i686.json", "/etc", Compat32),
     ("vulkan/icd.d/nvidia_layers.json", "/etc", Graphics),
     ("vulkan/implicit_layer.d/nvidia_layers.json", "/etc", Graphics),
 ];
+
+/// The word size of the programs that read this configuration file; `None`: of any.
+pub(super) fn class_of_config(name: &str) -> Option<ElfClass> {
+    match name.strip_suffix(".json")?.rsplit('.').next()? {
+        "i686" => Some(ElfClass::Elf32),
+        "x86_64" | "aarch64" => Some(ElfClass::Elf64),
+        _ => None,
+    }
+}
 
 /// Directories with configuration files. Google's container OS has `vulkan` directly below the driver's root, `/`; the
 /// last two are for NixOS. The caller's `XDG_DATA_DIRS` comes after these.
@@ -230,6 +257,9 @@ pub(super) const CONFIG_DIRS: &[&str] = &[
     "/run/opengl-driver/share",
     "/run/opengl-driver/etc",
 ];
+
+/// Directories with configuration files for 32-bit programs, where they have any of their own: those of NixOS.
+pub(super) const CONFIG_DIRS_32: &[&str] = &["/run/opengl-driver-32/share", "/run/opengl-driver-32/etc"];
 
 /// Directories that the kernel searches for firmware (`drivers/base/firmware_loader`), after the directory in its
 /// parameter. The driver's firmware is in `nvidia/VERSION` below them.
@@ -247,6 +277,12 @@ pub(super) const SOCKETS: &[(&str, DriverCapability)] = &[
     ("nvidia-fabricmanager/socket", Compute),
 ];
 
+/// The directories of [`SOCKETS`], which come with the daemons.
+pub(crate) fn daemon_directories() -> impl Iterator<Item = String> {
+    let parents = SOCKETS.iter().filter_map(|(socket, _)| socket.split('/').next());
+    parents.map(|parent| format!("{}/{parent}", SOCKET_DIRS[0]))
+}
+
 /// Directories with sockets.
 pub(super) const SOCKET_DIRS: &[&str] = &["/run", "/var/run"];
 
@@ -254,6 +290,40 @@ pub(super) const SOCKET_DIRS: &[&str] = &["/run", "/var/run"];
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    /// What a 64-bit driver has in a place of its own, a 32-bit one has beside it.
+    #[test]
+    fn each_list_has_both_word_sizes() {
+        let is_listed = |dir: &String| LIBRARY_DIRS_32.contains(&dir.as_str()) || LIBRARY_DIRS.contains(&dir.as_str());
+        for dir in LIBRARY_DIRS {
+            let other = dir
+                .replace("{arch}", "i386")
+                .replace("lib64", "lib32")
+                .replace("driver/", "driver-32/");
+            let without_number = other.replace("lib32", "lib");
+            assert!(
+                is_listed(&other) || is_listed(&without_number),
+                "{dir}: neither {other} nor {without_number}"
+            );
+        }
+        for dir in CONFIG_DIRS.iter().filter(|dir| dir.contains("opengl-driver")) {
+            assert!(
+                CONFIG_DIRS_32.contains(&dir.replace("driver/", "driver-32/").as_str()),
+                "{dir}"
+            );
+        }
+        let sizes = |size| {
+            CONFIGS
+                .iter()
+                .filter(|(name, _, _)| class_of_config(name) == Some(size))
+                .count()
+        };
+        assert!(sizes(ElfClass::Elf32) > 0 && sizes(ElfClass::Elf64) > 0);
+        for (name, _, capability) in CONFIGS {
+            let is_32 = class_of_config(name) == Some(ElfClass::Elf32);
+            assert_eq!(*capability == Compat32, is_32, "{name}");
+        }
+    }
 
     #[test]
     fn no_name_twice() {

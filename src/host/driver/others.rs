@@ -1,14 +1,16 @@
 //! The driver's files that are not libraries: programs, configuration, firmware, sockets.
 
+use super::icd::{self, NamedLibrary};
 use super::lists;
 use super::locate::{SearchDir, locate};
+use super::prefix::Prefix;
 use crate::scan::Scan;
 use crate::tree::{Tree, TreePath, is_absence};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use tranche_core::types::{ContainerPath, DriverVersion, HostPath, PROGRAM_DIRS};
-use tranche_plan::inventory::{DriverCapability, DriverFile, FileKind};
+use tranche_plan::inventory::{DriverCapability, DriverFile, FileKind, PlatformKind};
 
 fn file(path: &TreePath<'_>, container: &str, kind: FileKind, capability: DriverCapability) -> Option<DriverFile> {
     Some(DriverFile {
@@ -45,6 +47,29 @@ fn search_dirs<'t>(tree: &'t Tree, known: &[&str], more: &[HostPath]) -> Vec<Sea
     all.map(|dir| SearchDir::new(tree, dir)).collect()
 }
 
+/// The directories `known`, those that are `beside` the libraries, and those of `more` that are trusted.
+fn search_dirs_beside<'t>(
+    tree: &'t Tree,
+    known: &[&str],
+    beside: impl Iterator<Item = SearchDir<'t>>,
+    more: &[HostPath],
+) -> Vec<SearchDir<'t>> {
+    let mut dirs = search_dirs(tree, known, &[]);
+    let mut all: Vec<SearchDir<'t>> = beside.chain(search_dirs(tree, &[], more)).collect();
+    all.retain(|dir| !dirs.iter().any(|known| known.host == dir.host));
+    dirs.append(&mut all);
+    dirs
+}
+
+/// The directories that a person named.
+fn given<'t>(scan: &Scan<'t>, paths: &[HostPath]) -> Vec<SearchDir<'t>> {
+    let dir = |host: &HostPath| SearchDir {
+        host: host.clone(),
+        path: scan.roots.of_host(host).ok(),
+    };
+    paths.iter().map(dir).collect()
+}
+
 /// Takes the first file of each name in `list` for which `accept` returns its path in a container. `accept` gets the
 /// directory, the name, and the file with its links followed.
 fn take<'t>(
@@ -68,50 +93,80 @@ fn take<'t>(
     files
 }
 
-pub(super) fn binaries(scan: &Scan<'_>) -> Vec<DriverFile> {
-    let tree = &scan.roots.driver;
-    // The caller's `PATH` comes after these, so that the result does not depend on the caller if the programs are where
-    // packages install them.
-    let known = [&PROGRAM_DIRS[..], lists::BINARY_DIRS_MOVED].concat();
-    let moved: Vec<HostPath> = lists::BINARY_DIRS_MOVED.iter().map(|dir| tree.host(dir)).collect();
-    let dirs = search_dirs(tree, &known, &scan.options.more_program_dirs);
-    take(scan, &dirs, lists::BINARIES, &FileKind::Binary, |dir, name, path| {
+pub(super) fn binaries(scan: &Scan<'_>, prefixes: &[Prefix<'_>]) -> Vec<DriverFile> {
+    let (tree, options) = (&scan.roots.driver, scan.options);
+    let dirs = match options.program_search_paths.as_slice() {
+        [] => {
+            let known = [&PROGRAM_DIRS[..], lists::BINARY_DIRS_MOVED].concat();
+            let beside = prefixes.iter().map(|prefix| prefix.below("bin"));
+            // The caller's `PATH` comes last, so that the result does not depend on the caller if the programs are
+            // where packages install them.
+            search_dirs_beside(tree, &known, beside, &options.more_program_dirs)
+        }
+        paths => given(scan, paths),
+    };
+    let kept: Vec<HostPath> = options
+        .more_program_dirs
+        .iter()
+        .map(|dir| tree.host(dir.as_str()))
+        .collect();
+    let files = take(scan, &dirs, lists::BINARIES, &FileKind::Binary, |dir, name, path| {
         let data = path.metadata().ok()?;
         let is_program = data.is_file() && data.permissions().mode() & 0o111 != 0;
-        let in_container = match moved.contains(&dir.host) {
-            true => "/usr/bin",
-            false => dir.path.as_ref()?.as_str(),
+        let in_tree = dir.path.as_ref()?.as_str();
+        // A container searches only its own directories.
+        let in_container = match PROGRAM_DIRS.contains(&in_tree) || kept.contains(&dir.host) {
+            true => in_tree,
+            false => "/usr/bin",
         };
         is_program.then(|| format!("{in_container}/{name}"))
-    })
+    });
+    if scan.platform.kind == PlatformKind::Linux && !files.iter().any(|f| f.container.file_name() == lists::SMI) {
+        let text = "was not found, so containers have none; install it, or name its directory with \
+                    --program-search-path";
+        scan.findings.warn(lists::SMI, text);
+    }
+    files
 }
 
-pub(super) fn configs(scan: &Scan<'_>) -> Vec<DriverFile> {
-    let (roots, options) = (scan.roots, scan.options);
+/// The configuration files, and the libraries that they name.
+pub(super) fn configs(scan: &Scan<'_>, prefixes: &[Prefix<'_>]) -> (Vec<DriverFile>, Vec<NamedLibrary>) {
+    let (tree, options) = (&scan.roots.driver, scan.options);
+    let roots: Vec<HostPath> = prefixes.iter().map(|prefix| prefix.host.clone()).collect();
     let all = match options.config_search_paths.as_slice() {
-        [] => search_dirs(&roots.driver, lists::CONFIG_DIRS, &options.more_config_dirs),
-        given => {
-            let dir = |host: &HostPath| SearchDir {
-                host: host.clone(),
-                path: roots.of_host(host).ok(),
-            };
-            given.iter().map(dir).collect()
+        [] => {
+            let places = ["share", "etc", ""];
+            let beside = prefixes
+                .iter()
+                .flat_map(|prefix| places.map(|place| prefix.below(place)));
+            let mut known = lists::CONFIG_DIRS.to_vec();
+            if options.compat32 {
+                known.extend(lists::CONFIG_DIRS_32);
+            }
+            search_dirs_beside(tree, &known, beside, &options.more_config_dirs)
         }
+        paths => given(scan, paths),
     };
-    let is_root = |dir: &&SearchDir<'_>| dir.path.as_ref().is_some_and(|path| path.as_str() == "/");
-    let mut files = Vec::new();
-    for (name, target, capability) in lists::CONFIGS {
+    let is_root =
+        |dir: &&SearchDir<'_>| roots.contains(&dir.host) || dir.path.as_ref().is_some_and(|path| path.as_str() == "/");
+    let (mut files, mut named) = (Vec::new(), Vec::new());
+    let is_wanted = |capability| options.compat32 || capability != DriverCapability::Compat32;
+    for (name, target, capability) in lists::CONFIGS
+        .iter()
+        .filter(|(_, _, capability)| is_wanted(*capability))
+    {
         // Only Vulkan's files may be directly below a root.
         let dirs = all.iter().filter(|dir| name.starts_with("vulkan/") || !is_root(dir));
         match locate(dirs.clone(), name, |dir, path| config(scan, dir, name, path)) {
             Some(path) => {
                 let container = format!("{target}/{name}");
+                named.extend(icd::libraries(name, &path));
                 files.extend(file(&path, &container, FileKind::Config, *capability));
             }
             None => scan.findings.absent(name, hosts(dirs)),
         }
     }
-    files
+    (files, named)
 }
 
 /// Takes a regular file. Warns about anything else, and about a link that leads nowhere.

@@ -1,6 +1,6 @@
 //! Which directories have the driver's libraries, and of which version they are.
 
-use super::lists;
+use super::{lists, prefix};
 use crate::scan::Scan;
 use crate::tree::{Tree, TreeEntry, TreePath, is_absence};
 use tranche_core::error::line;
@@ -33,7 +33,8 @@ pub(crate) struct FoundLibraries<'t> {
     pub version: Option<DriverVersion>,
 }
 
-/// Searches the directories in the options, or else the known ones and those of the loader's cache.
+/// Searches the directories in the options, or else the known ones, those of the loader's cache, and those beside
+/// programs to which links lead.
 pub(crate) fn search<'t>(scan: &Scan<'t>) -> FoundLibraries<'t> {
     let roots = scan.roots;
     let mut found = FoundLibraries::default();
@@ -41,6 +42,9 @@ pub(crate) fn search<'t>(scan: &Scan<'t>) -> FoundLibraries<'t> {
         [] => {
             for dir in known_dirs(scan) {
                 found.add(scan, roots.driver.host(&dir), roots.driver.resolve(&dir).ok());
+            }
+            for dir in prefix::library_dirs_beside_programs(scan) {
+                found.add(scan, dir.host(), Some(dir));
             }
         }
         given => {
@@ -94,7 +98,8 @@ impl<'t> FoundLibraries<'t> {
 }
 
 /// The version of the libraries: that of the kernel module if there are such libraries, else the newest version in the
-/// names of CUDA's or NVML's library.
+/// names of CUDA's or NVML's library. A regular file under the SONAME of one of these two does not say its version, and
+/// counts as one of the module's.
 fn version(listings: &[LibraryListing<'_>], module: Option<&DriverVersion>) -> Option<DriverVersion> {
     let names = || {
         listings
@@ -107,11 +112,15 @@ fn version(listings: &[LibraryListing<'_>], module: Option<&DriverVersion>) -> O
             return Some(module.clone());
         }
     }
-    ["libcuda.so.", "libnvidia-ml.so."].iter().find_map(|prefix| {
+    let of_name = ["libcuda.so.", "libnvidia-ml.so."].iter().find_map(|prefix| {
         names()
             .filter_map(|n| n.strip_prefix(prefix)?.parse::<DriverVersion>().ok())
             .max()
-    })
+    });
+    let is_under_soname =
+        |e: &TreeEntry| !e.is_dir && !e.is_link && ["libcuda.so.1", "libnvidia-ml.so.1"].contains(&e.name.as_str());
+    let mut entries = listings.iter().flat_map(|l| &l.entries);
+    of_name.or_else(|| module.filter(|_| entries.any(is_under_soname)).cloned())
 }
 
 /// Directories of the driver's libraries in the loader's cache.
@@ -203,6 +212,7 @@ mod tests {
         assert_eq!(version(&both, Some(&gone)).unwrap().as_str(), "550.90.07");
         assert_eq!(version(&both, None).unwrap().as_str(), "550.90.07");
         assert_eq!(version(&listing(tree, &["libcuda.so.1", "libc.so.6"]), None), None);
+        assert_eq!(version(&listing(tree, &["libcuda.so.1"]), Some(&gone)), Some(gone));
         assert_eq!(
             version(&listing(tree, &["libnvidia-ml.so.470.1"]), None)
                 .unwrap()

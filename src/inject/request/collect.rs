@@ -34,6 +34,16 @@ pub fn of(config: &[u8], settings: &RuntimeSettings, caller: CallingEngine) -> R
     }
 }
 
+/// The sources of all mounts of `config`.
+///
+/// # Errors
+/// Returns an error if the configuration or its mounts do not parse.
+pub(crate) fn mount_sources(config: &[u8]) -> Result<Vec<String>> {
+    let mounts = ConfigView::parse(config)?.mounts()?;
+    let sources = mounts.into_iter().filter_map(|mount| mount.source);
+    Ok(sources.map(|source| source.as_str().to_owned()).collect())
+}
+
 /// What [`of`] does for a configuration that may ask for something.
 pub(crate) fn parsed(config: &[u8], settings: &RuntimeSettings, caller: CallingEngine) -> Result<Asked> {
     let mut view = ConfigView::parse(config)?;

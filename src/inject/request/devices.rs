@@ -1,5 +1,6 @@
 //! Lists of devices, as environments, annotations and mounts name them.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::{LONGEST_SHOWN, MOUNTS, WantedDevice};
@@ -33,9 +34,10 @@ impl WantedDevices {
         settings: &RuntimeSettings,
     ) -> Result<Self> {
         let names = names.into_iter();
-        let names: Vec<&str> = names
-            .map(|name| name.strip_prefix(RUNTIME_KIND).unwrap_or(name))
+        let names: Vec<Cow<'_, str>> = names
+            .map(|name| in_usual_form(name.strip_prefix(RUNTIME_KIND).unwrap_or(name), settings.mode))
             .collect();
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         let mut wanted = Self::default();
         if names.contains(&"void") {
             return Ok(wanted);
@@ -61,6 +63,50 @@ impl WantedDevices {
     pub(super) fn is_nothing(&self) -> bool {
         self.devices.is_empty() && !self.driver_only
     }
+}
+
+/// `name` as the rest of tranche knows it. libnvidia-container takes `ALL`, UUIDs in any case of letters and PCI
+/// addresses without leading zeros (src/cli/common.c, `select_devices`); where a specification has every name, names
+/// are exact.
+fn in_usual_form(name: &str, mode: RuntimeMode) -> Cow<'_, str> {
+    if mode == RuntimeMode::Cdi || name.contains('=') {
+        return Cow::Borrowed(name);
+    }
+    if name.eq_ignore_ascii_case("all") {
+        return Cow::Borrowed("all");
+    }
+    let usual = with_usual_prefix(name).or_else(|| with_leading_zeros(name));
+    usual.map_or(Cow::Borrowed(name), Cow::Owned)
+}
+
+/// A UUID of the driver behind its prefix in capital letters, with what follows it; `None` for any other name: a
+/// specification may have one that begins with `gpu-`. The case of the UUID itself does not count where it is looked
+/// up.
+fn with_usual_prefix(name: &str) -> Option<String> {
+    let prefix = ["MIG-GPU-", "MIG-", "GPU-"].into_iter().find(|prefix| {
+        let begin = name.get(..prefix.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))
+    })?;
+    let rest = name.get(prefix.len()..)?;
+    let groups = rest.get(..36)?.split('-').map(|group| {
+        let is_hex = group.bytes().all(|b| b.is_ascii_hexdigit());
+        is_hex.then_some(group.len())
+    });
+    let is_uuid = groups.eq([8, 4, 4, 4, 12].map(Some));
+    is_uuid.then(|| format!("{prefix}{rest}"))
+}
+
+/// A PCI address as sysfs writes it, such as `0000:1b:00.0` for `0:1b:0.0`; `None` for any other name.
+fn with_leading_zeros(name: &str) -> Option<String> {
+    let (domain, rest) = name.split_once(':')?;
+    let (bus, rest) = rest.split_once(':')?;
+    let device = rest.strip_suffix(".0").unwrap_or(rest);
+    let number = |text: &str, most: usize| {
+        let is_hex = (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        is_hex.then(|| u32::from_str_radix(text, 16).ok())?
+    };
+    let (domain, bus, device) = (number(domain, 8)?, number(bus, 2)?, number(device, 2)?);
+    Some(format!("{domain:04x}:{bus:02x}:{device:02x}.0"))
 }
 
 fn device(object: &str, name: &str, settings: &RuntimeSettings) -> Result<WantedDevice> {

@@ -71,7 +71,8 @@ pub(super) fn mig(variable: &str, names: &[&str], is_privileged: bool) -> Result
         return Err(Error::usage(variable, "needs a privileged container")
             .hint("start the container with CAP_SYS_ADMIN, or leave the variable out"));
     }
-    if names.contains(&"all") {
+    // In any case of letters, as libnvidia-container reads it.
+    if names.iter().any(|name| name.eq_ignore_ascii_case("all")) {
         return Ok(MigAccess::All);
     }
     let device = |name: &&str| {

@@ -43,6 +43,7 @@ impl Scene {
             inventory,
             plan,
             runtime: RuntimeSettings::default(),
+            wrong_policy: None,
             hook: HostPath::new("/usr/bin/tranche-oci").unwrap(),
             arguments: Vec::new(),
             sources: Vec::new(),
@@ -78,6 +79,7 @@ impl Scene {
             }),
             process: Some(std::process::id()),
             caller: CallingEngine::Ctr,
+            refresh: &|_| Ok(()),
             remark,
         };
         rewrite(config, &context)
@@ -177,10 +179,9 @@ fn who_asks_for_nothing_stays_as_it_is_even_without_a_host() {
 fn a_device_that_is_out_of_service_is_refused_with_the_others_and_all_leaves_it_out() {
     let scene = Scene::of("t4x2", "version: v1");
     let drain = |numbers: &[usize]| {
-        let outages = numbers.iter().map(|number| Outage {
-            device: DeviceKey::whole(scene.host.inventory.gpus[*number].uuid.clone()),
-            from: 1_795_227_000,
-            reason: Some("a fan".into()),
+        let outages = numbers.iter().map(|number| {
+            let device = DeviceKey::whole(scene.host.inventory.gpus[*number].uuid.clone());
+            Outage::new(device, 1_795_227_000, Some("a fan".into()))
         });
         let file = OutOfService::drained_file(scene.state.path());
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();

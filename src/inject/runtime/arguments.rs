@@ -1,8 +1,11 @@
 //! The command line of a low-level runtime: what runc 1.1 to 1.5 and crun up to 1.21 accept.
 //!
 //! Nothing is refused here. A word that is not known passes to the low-level runtime like every other, which may be
-//! newer than tranche. Both runtimes read the options in front of a command and behind it, and both end each group at
-//! the first word that is not an option.
+//! newer than tranche. Both runtimes read the options in front of a command up to the command. Behind it, runc reads
+//! options anywhere among the other words, except for `exec`, whose last words are a program's (urfave/cli,
+//! `reorderArgs`); crun refuses one behind the first other word.
+//!
+//! What is no complete start passes: a request for help, and a command without a container's id.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -31,14 +34,7 @@ pub(super) struct RuntimeArguments {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Action {
     /// `create` and `run`: the container's configuration is edited.
-    Create {
-        /// The directory of the bundle; `None` is the current one.
-        bundle: Option<PathBuf>,
-        /// crun's `--config`: a file that is used instead of `config.json`.
-        config: Option<PathBuf>,
-        /// The container's id.
-        id: Option<String>,
-    },
+    Create(Start),
     /// `exec`: the process gets the environment of the container's share.
     Exec(Exec),
     /// `kill` with KILL and `delete --force`: the container's processes end without notice.
@@ -51,11 +47,26 @@ pub(super) enum Action {
         /// The directory of the bundle; `None` is the current one.
         bundle: Option<PathBuf>,
         /// The container's id.
-        id: Option<String>,
+        id: String,
+        /// The values of options that are not known.
+        unknown: Vec<OsString>,
     },
     /// Every other command.
     #[default]
     Pass,
+}
+
+/// A `create` or `run` command.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Start {
+    /// The directory of the bundle; `None` is the current one.
+    pub bundle: Option<PathBuf>,
+    /// crun's `--config`: a file that is used instead of `config.json`.
+    pub config: Option<PathBuf>,
+    /// The container's id.
+    pub id: String,
+    /// The values of options that are not known: one may name what is started.
+    pub unknown: Vec<OsString>,
 }
 
 /// An `exec` command.
@@ -92,6 +103,7 @@ const CREATE: Flags = &[
     ("config", "f", true),
     ("console-socket", "", true),
     ("detach", "d", false),
+    ("help", "h", false),
     ("keep", "", false),
     ("no-new-keyring", "", false),
     ("no-pivot", "", false),
@@ -109,6 +121,7 @@ const RESTORE: Flags = &[
     ("empty-ns", "", true),
     ("ext-unix-sk", "", false),
     ("file-locks", "", false),
+    ("help", "h", false),
     ("image-path", "", true),
     ("lazy-pages", "", false),
     ("lsm-mount-context", "", true),
@@ -134,6 +147,7 @@ const EXEC: Flags = &[
     ("cwd", "", true),
     ("detach", "d", false),
     ("env", "e", true),
+    ("help", "h", false),
     ("ignore-paused", "", false),
     ("no-new-privs", "", false),
     ("no-subreaper", "", false),
@@ -146,9 +160,9 @@ const EXEC: Flags = &[
     ("user", "u", true),
 ];
 
-const KILL: Flags = &[("all", "a", false), ("regex", "r", false)];
+const KILL: Flags = &[("all", "a", false), ("help", "h", false), ("regex", "r", false)];
 
-const DELETE: Flags = &[("force", "f", false), ("regex", "r", false)];
+const DELETE: Flags = &[("force", "f", false), ("help", "h", false), ("regex", "r", false)];
 
 /// The commands of both runtimes. A word that follows an unknown option is a command if it is one of these, else the
 /// option's value.
@@ -208,41 +222,80 @@ fn last<'w>(options: &[Given<'w>], name: &str) -> Option<&'w OsStr> {
     given.find_map(|given| given.value)
 }
 
-/// Reads the options of a command, and the index of its first word that is not one. An unknown option has a value,
-/// unless that would be the last word: each command ends with a container's id, or with something behind it.
-fn options<'w>(words: &'w [OsString], from: usize, known: Flags) -> (Vec<Given<'w>>, usize) {
-    flags::read(words, from, known, |next| next.len() > 1)
+/// The words of a command: its options, wherever they are, and the others.
+struct CommandWords<'w> {
+    options: Vec<Given<'w>>,
+    others: Vec<&'w OsStr>,
+    unknown: Vec<OsString>,
 }
 
-fn id(words: &[OsString], at: usize) -> Option<String> {
-    words.get(at)?.to_str().map(str::to_owned)
+impl<'w> CommandWords<'w> {
+    /// Reads the words from the index `from` on, of a command that has at least so many words that are no options.
+    fn read(words: &'w [OsString], from: usize, known: Flags, least: usize) -> Self {
+        let read = |least| flags::read_anywhere(words, from, known, least);
+        let mut found = read(least);
+        if found.others.is_empty() {
+            // Rather a start that is looked at than one without an id.
+            found = read(usize::MAX);
+        }
+        Self {
+            options: found.given,
+            others: found.others,
+            unknown: found.unknown.into_iter().map(OsStr::to_owned).collect(),
+        }
+    }
+
+    fn is_for_help(&self) -> bool {
+        self.options.iter().any(|given| given.name == "help")
+    }
+
+    /// The container's id; `None` if nothing is to be done for the command.
+    fn id(&self) -> Option<String> {
+        let id = self.others.first()?.to_str()?;
+        (!self.is_for_help()).then(|| id.to_owned())
+    }
+
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        last(&self.options, name).map(PathBuf::from)
+    }
 }
 
 fn create(words: &[OsString], from: usize) -> Action {
-    let (given, at) = options(words, from, CREATE);
-    let path = |name: &str| last(&given, name).map(PathBuf::from);
-    Action::Create {
-        bundle: path("bundle"),
-        config: path("config"),
-        id: id(words, at),
+    let words = CommandWords::read(words, from, CREATE, 1);
+    match words.id() {
+        Some(id) => Action::Create(Start {
+            bundle: words.path("bundle"),
+            config: words.path("config"),
+            id,
+            unknown: words.unknown,
+        }),
+        None => Action::Pass,
     }
 }
 
 fn restore(words: &[OsString], from: usize) -> Action {
-    let (given, at) = options(words, from, RESTORE);
-    Action::Restore {
-        bundle: last(&given, "bundle").map(PathBuf::from),
-        id: id(words, at),
+    let words = CommandWords::read(words, from, RESTORE, 1);
+    match words.id() {
+        Some(id) => Action::Restore {
+            bundle: words.path("bundle"),
+            id,
+            unknown: words.unknown,
+        },
+        None => Action::Pass,
     }
 }
 
 fn exec(words: &[OsString], from: usize) -> Action {
-    let (given, at) = options(words, from, EXEC);
-    let Some(id) = id(words, at) else { return Action::Pass };
+    // An unknown option has a value, unless that would be the last word.
+    let (given, at) = flags::read(words, from, EXEC, |next| next.len() > 1);
+    let id = words.get(at).and_then(|id| id.to_str());
+    let Some(id) = id.filter(|_| given.iter().all(|given| given.name != "help")) else {
+        return Action::Pass;
+    };
     let env = given.iter().filter(|given| given.name == "env");
     let env = env.filter_map(|given| Some((given.at, given.words, given.value?.to_owned())));
     Action::Exec(Exec {
-        id,
+        id: id.to_owned(),
         process: last(&given, "process").map(PathBuf::from),
         at: from,
         env: env.collect(),
@@ -250,27 +303,29 @@ fn exec(words: &[OsString], from: usize) -> Action {
 }
 
 fn kill(words: &[OsString], from: usize) -> Action {
-    let (_, at) = options(words, from, KILL);
-    let signal = words.get(at + 1).and_then(|signal| signal.to_str()).unwrap_or_default();
+    let words = CommandWords::read(words, from, KILL, 2);
+    let signal = words
+        .others
+        .get(1)
+        .and_then(|signal| signal.to_str())
+        .unwrap_or_default();
     let name = signal.to_ascii_uppercase();
-    match name.strip_prefix("SIG").unwrap_or(&name) {
-        "KILL" | "9" => end(words, at),
+    match (name.strip_prefix("SIG").unwrap_or(&name), words.id()) {
+        ("KILL" | "9", Some(id)) => Action::End { id },
         _ => Action::Pass,
     }
 }
 
 fn delete(words: &[OsString], from: usize) -> Action {
-    let (given, at) = options(words, from, DELETE);
+    let words = CommandWords::read(words, from, DELETE, 1);
     let is_off = |value: &OsStr| matches!(value.as_bytes(), b"false" | b"0" | b"f" | b"F" | b"FALSE" | b"False");
-    let force = given.iter().rev().find(|given| given.name == "force");
-    match force {
-        Some(force) if !force.value.is_some_and(is_off) => end(words, at),
-        _ => Action::Pass,
+    let mut options = words.options.iter().rev();
+    let force = options.find(|given| given.name == "force");
+    let is_forced = force.is_some_and(|force| !force.value.is_some_and(is_off));
+    match words.id().filter(|_| is_forced) {
+        Some(id) => Action::End { id },
+        None => Action::Pass,
     }
-}
-
-fn end(words: &[OsString], at: usize) -> Action {
-    id(words, at).map_or(Action::Pass, |id| Action::End { id })
 }
 
 #[cfg(test)]

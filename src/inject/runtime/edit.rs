@@ -42,6 +42,12 @@ impl EditedFile {
         }
     }
 
+    /// Whether `path` leads to this file, as far as both can be found.
+    pub(super) fn is(&self, path: &Path) -> bool {
+        let real = |path: &Path| std::fs::canonicalize(path).ok();
+        real(path).is_some_and(|path| real(&self.path) == Some(path))
+    }
+
     /// The file at `path`.
     ///
     /// # Errors

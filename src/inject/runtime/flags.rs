@@ -34,65 +34,98 @@ pub(super) fn read(
     known: Flags,
     has_value: impl Fn(&[OsString]) -> bool,
 ) -> (Vec<Given<'_>>, usize) {
-    let mut given = Vec::new();
+    let mut read = Anywhere::default();
+    let at = read.options(words, from, known, &has_value);
+    let is_end = words.get(at).is_some_and(|word| word == END);
+    (read.given, if is_end { at + 1 } else { at })
+}
+
+/// Ends the options.
+const END: &str = "--";
+
+/// Options among other words.
+#[derive(Debug, Default)]
+pub(super) struct Anywhere<'w> {
+    /// The known options.
+    pub given: Vec<Given<'w>>,
+    /// The words that are no options.
+    pub others: Vec<&'w OsStr>,
+    /// The values of the other options.
+    pub unknown: Vec<&'w OsStr>,
+}
+
+/// As [`read`], with options that are behind other words too, up to `--`. An unknown option has a value, unless fewer
+/// than `least` other words would be left.
+pub(super) fn read_anywhere<'w>(words: &'w [OsString], from: usize, known: Flags, least: usize) -> Anywhere<'w> {
+    let mut read = Anywhere::default();
     let mut at = from;
-    while let Some(word) = words.get(at) {
+    loop {
+        let others = read.others.len();
+        at = read.options(words, at, known, &|next| others + next.len() > least);
+        match words.get(at) {
+            None => return read,
+            Some(word) if word == END => {
+                let rest = words.get(at + 1..).unwrap_or_default();
+                read.others.extend(rest.iter().map(OsString::as_os_str));
+                return read;
+            }
+            Some(word) => read.others.push(word),
+        }
+        at += 1;
+    }
+}
+
+impl<'w> Anywhere<'w> {
+    /// Reads options from the word `from` on, and returns the index of the first word that is not one.
+    fn options(
+        &mut self,
+        words: &'w [OsString],
+        from: usize,
+        known: Flags,
+        has_value: &impl Fn(&[OsString]) -> bool,
+    ) -> usize {
+        let mut at = from;
+        while let Some(word) = words.get(at).filter(|word| is_option(word) && *word != END) {
+            at += self.option(word, at, words.get(at + 1..).unwrap_or_default(), known, has_value);
+        }
+        at
+    }
+
+    /// Reads the option at the index `at`, which `next` follow, and returns how many words it has.
+    fn option(
+        &mut self,
+        word: &'w OsStr,
+        at: usize,
+        next: &'w [OsString],
+        known: Flags,
+        has_value: &impl Fn(&[OsString]) -> bool,
+    ) -> usize {
         let bytes = word.as_bytes();
-        if bytes == b"--" {
-            return (given, at + 1);
-        }
-        if !is_option(word) {
-            break;
-        }
-        let next = words.get(at + 1..).unwrap_or_default();
         let named = match bytes.strip_prefix(b"--") {
             Some(name) => long(name, known),
-            None => go_style(&bytes[1..], known).or_else(|| letters(&bytes[1..], known, at, &mut given)),
+            None => {
+                let name = bytes.get(1..).unwrap_or_default();
+                go_style(name, known).or_else(|| letters(name, known, at, &mut self.given))
+            }
         };
-        let taken = match named {
-            Some(NamedFlag {
-                name,
-                value: Some(value),
-                ..
-            }) => {
-                given.push(Given {
-                    name,
-                    value: Some(value),
-                    at,
-                    words: 1,
-                });
-                1
-            }
-            Some(NamedFlag {
-                name,
-                takes_value: true,
-                ..
-            }) => {
-                let value = next.first().map(OsString::as_os_str);
-                given.push(Given {
-                    name,
-                    value,
-                    at,
-                    words: 2,
-                });
-                2
-            }
-            Some(NamedFlag { name, .. }) => {
-                given.push(Given {
-                    name,
-                    value: None,
-                    at,
-                    words: 1,
-                });
-                1
-            }
-            None if bytes.contains(&b'=') => 1,
-            None if next.first().is_some_and(|word| !is_option(word)) && has_value(next) => 2,
-            None => 1,
+        let (value, words) = match &named {
+            Some(NamedFlag { value: Some(value), .. }) => (Some(*value), 1),
+            Some(NamedFlag { takes_value: true, .. }) => (next.first().map(OsString::as_os_str), 2),
+            Some(_) => (None, 1),
+            None => match parts(bytes).1 {
+                Some(value) => (Some(value), 1),
+                None => {
+                    let value = next.first().filter(|word| !is_option(word) && has_value(next));
+                    (value.map(OsString::as_os_str), 1 + usize::from(value.is_some()))
+                }
+            },
         };
-        at += taken;
+        match named {
+            Some(NamedFlag { name, .. }) => self.given.push(Given { name, value, at, words }),
+            None => self.unknown.extend(value.or(Some(OsStr::new("")))),
+        }
+        words
     }
-    (given, at)
 }
 
 /// An option as its word names it.

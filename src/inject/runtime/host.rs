@@ -18,6 +18,7 @@ use tranche_core::error::{Context, Error, Result};
 use tranche_core::execute::Program;
 use tranche_core::ledger::STATE_DIR;
 use tranche_core::root::is_in_user_namespace;
+use tranche_core::sealed::{self, SealedError};
 use tranche_plan::host_file::{self, HostFile, NAME};
 use tranche_plan::policy::{AcceptAnnotations, RuntimeSettings};
 
@@ -113,12 +114,12 @@ fn head(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// The settings in the first line of `host.json`, or a part of them.
-fn part<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+fn part<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, SealedError> {
     #[derive(Deserialize)]
     struct Part<T> {
         runtime: T,
     }
-    serde_json::from_slice(bytes).map(|part: Part<T>| part.runtime)
+    sealed::parse(bytes).map(|part: Part<T>| part.runtime)
 }
 
 /// Whether this user is root or the user of this process. A rootless engine runs in a user namespace, in which every
@@ -149,6 +150,17 @@ pub(super) fn host(state_dir: &Path) -> Result<HostFile> {
         Err(why) => why,
         Ok(()) => Error::failed("host", "is not known").from_source(error),
     })
+}
+
+/// Writes `host.json` anew with the `arguments` that it records, unless this is the runtime of a rootless engine.
+///
+/// # Errors
+/// Returns why it could not be written.
+pub(super) fn refresh_once(state_dir: &Path, arguments: &[String]) -> Result<()> {
+    match is_in_user_namespace() {
+        true => Ok(()),
+        false => refresh(state_dir, arguments),
+    }
 }
 
 /// Runs `tranche cdi refresh` beside this program, without an environment, and waits for its end.

@@ -57,6 +57,7 @@ fn edit(state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
         // fixed time instead.
         container: None,
         process: None,
+        refresh: &|arguments| host::refresh_once(state_dir, arguments),
         remark: &|remark| report.remark(&remark),
     };
     let edited = crate::rewrite(&bytes, &context)?;

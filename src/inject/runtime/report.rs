@@ -86,9 +86,9 @@ impl<'a> RuntimeReport<'a> {
 
 fn id(arguments: &RuntimeArguments) -> &str {
     match &arguments.action {
-        Action::Create { id, .. } | Action::Restore { id, .. } => id.as_deref().unwrap_or_default(),
+        Action::Create(start) => &start.id,
+        Action::Restore { id, .. } | Action::End { id } => id,
         Action::Exec(exec) => &exec.id,
-        Action::End { id } => id,
         Action::Pass => "",
     }
 }

@@ -3,14 +3,12 @@
 use super::{BrokerCondition, Diagnosis, DoctorSubject, Finding, Fix};
 use tranche_core::text::some;
 
-/// What starts it, now and at each boot.
-const START: &str = "systemctl enable --now tranche-broker.socket";
+/// What starts it.
+const UNIT: &str = "tranche-broker.socket";
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
-    let fix = || match subject.has_systemd() {
-        true => Fix::command(START),
-        false => Fix::by_hand("run tranche broker as root in the background, and at each boot"),
-    };
+    let by_hand = || Fix::by_hand("run tranche broker as root in the background, and at each boot");
+    let fix = || subject.enable(&[UNIT]).unwrap_or_else(by_hand);
     let asked = match &subject.broker {
         BrokerCondition::NotNeeded => Diagnosis::skipped("the policy has no share that needs it"),
         BrokerCondition::Unknown => Diagnosis::skipped("the broker of another machine is not asked"),
@@ -39,5 +37,14 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             error.fix_or("remove it; the broker writes it again when it is started or a share changes hands"),
         )
     });
-    public.into_iter().chain([asked]).collect()
+    let private = subject.private_socket.as_ref().map(|(path, mode)| {
+        let path = path.display();
+        Diagnosis::wrong(
+            Finding::BrokerPrivate,
+            format!("{path} has mode {mode:04o}, so users other than root cannot reach it"),
+            "claims of users, and the starts of their containers with a share, are refused",
+            Fix::command(format!("chmod 0666 {path}")),
+        )
+    });
+    public.into_iter().chain(private).chain([asked]).collect()
 }

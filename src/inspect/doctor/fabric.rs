@@ -15,7 +15,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             Finding::FabricManagerStopped,
             format!("this host has NVSwitch devices, and {SOCKET} does not exist"),
             "CUDA does not start on GPUs that are joined by NVSwitch (error 802, system not yet initialized)",
-            "systemctl enable --now nvidia-fabricmanager, in the version of the driver",
+            subject.enable_of_driver("nvidia-fabricmanager"),
         )],
     }
 }

@@ -21,6 +21,8 @@ tranche_core::types::words! {
         VersionsDiffer = "versions-differ",
         /// A GPU is in MIG mode and has no instances.
         MigEmpty = "mig-empty",
+        /// A change of a MIG mode waits for a reset.
+        MigPending = "mig-pending",
         /// A layout of MIG was not made at boot.
         MigNotRestored = "mig-not-restored",
         /// Another warning of the examination of the host.
@@ -37,6 +39,8 @@ tranche_core::types::words! {
         LinkBlocked = "link-blocked",
         /// Every user may open the device nodes.
         NodesOpen = "nodes-open",
+        /// Programs load a library of another driver than the host's.
+        LibrariesMixed = "libraries-mixed",
         /// GPUs are joined by NVSwitch, and its daemon does not run.
         FabricManagerStopped = "fabric-manager-stopped",
         /// The host is in a domain of IMEX and has no channel.
@@ -65,8 +69,12 @@ tranche_core::types::words! {
         SpecStale = "spec-stale",
         /// Nothing keeps the specifications current.
         RefreshDisabled = "refresh-disabled",
-        /// Users can replace a hook that engines run as root.
-        HookReplaceable = "hook-replaceable",
+        /// A user other than root can change what root's engines trust.
+        OthersCanWrite = "others-can-write",
+        /// A program that engines start cannot be executed.
+        ProgramNotExecutable = "program-not-executable",
+        /// There is no room for what tranche writes.
+        NoRoom = "no-room",
         /// A hook needs a loader, which an image can influence.
         HookNotStatic = "hook-not-static",
         /// Users could replace the state directory of tranche, or what is in it.
@@ -83,6 +91,8 @@ tranche_core::types::words! {
         PolicyUnfit = "policy-unfit",
         /// The policy names a device that the host does not have.
         PolicyDeviceMissing = "policy-device-missing",
+        /// The policy gives no device to anybody.
+        PolicyEmpty = "policy-empty",
         /// Something in the policy has no effect, or not the one that its author may expect.
         PolicyWarning = "policy-warning",
         /// An engine does not read specifications at all.
@@ -95,6 +105,12 @@ tranche_core::types::words! {
         EngineConfigInvalid = "engine-config-invalid",
         /// An engine reads other directories of specifications.
         EngineDirectories = "engine-directories",
+        /// An engine is installed in a snap, which keeps it from the files of the host.
+        EngineInSnap = "engine-in-snap",
+        /// The driver or a program of an engine is of a version with a known fault.
+        KnownFault = "known-fault",
+        /// NVIDIA's hook gives GPUs to containers, past the policy.
+        NvidiaHook = "nvidia-hook",
         /// An engine's configuration names a runtime that does not exist.
         EngineRuntimeMissing = "engine-runtime-missing",
         /// SELinux denies containers the device nodes.
@@ -111,6 +127,10 @@ tranche_core::types::words! {
         NamespacesForbidden = "namespaces-forbidden",
         /// The program that maps the ids of users does not exist.
         IdMapMissing = "id-map-missing",
+        /// The program that maps the ids of users has no right to do so.
+        IdMapPowerless = "id-map-powerless",
+        /// The user who asks has no ids for containers of their own.
+        UserWithoutIds = "user-without-ids",
         /// A part of the ledger cannot be read.
         LedgerDamaged = "ledger-damaged",
         /// The ledger as a whole cannot be used.
@@ -133,6 +153,8 @@ tranche_core::types::words! {
         BrokerStopped = "broker-stopped",
         /// The broker runs and does not answer as this version of tranche expects.
         BrokerRefuses = "broker-refuses",
+        /// Users cannot reach the broker.
+        BrokerPrivate = "broker-private",
         /// What the broker tells every user cannot be read.
         StatusDamaged = "status-damaged",
         /// An MPS daemon of tranche could not be started again.

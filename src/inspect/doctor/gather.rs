@@ -2,18 +2,28 @@
 
 mod daemons;
 mod engine_files;
+mod file_system;
+mod id_maps;
+mod kernel;
 mod labels;
+mod libraries;
 mod machine;
 mod needs;
+mod programs;
+mod trust;
+mod way;
 
+use super::known;
 use super::{BrokerCondition, DoctorSubject, FoundError, LedgerFacts, MpsFacts, PolicyFacts, SharedUse};
 use crate::engine_config::view::EngineView;
 use crate::observed::{Deviation, DeviationKind, ObserveOptions, Observed};
 use machine::Machine;
+use programs::Programs;
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tranche_core::error::Result;
-use tranche_core::ledger::OutOfService;
+use tranche_core::ledger::{OutOfService, kept_dir};
 use tranche_core::root::{HostDirectory, Missing};
 use tranche_core::text::shown;
 use tranche_core::types::HostPath;
@@ -23,8 +33,8 @@ use tranche_inject::runtime;
 use tranche_plan::cdi::registry::Registry;
 use tranche_plan::engines::Engine;
 use tranche_plan::host_file::HostFile;
-use tranche_plan::inventory::Inventory;
-use tranche_plan::policy::RuntimeSettings;
+use tranche_plan::inventory::{Degraded, Inventory};
+use tranche_plan::policy::{KubernetesSection, RuntimeSettings};
 use tranche_plan::share::{self, Plan};
 use tranche_specs::device_files::{NodeSet, nodes};
 use tranche_specs::digests;
@@ -42,7 +52,7 @@ use tranche_state::restore_failures::{FailedRestore, RestoreFailures};
 /// # Errors
 /// Returns an error if an option names a host that cannot be examined.
 pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) -> Result<DoctorSubject> {
-    let inventory = examine::quietly(&at.host)?;
+    let mut inventory = examine::quietly(&at.host)?;
     let machine = Machine::of(at, spec_dirs);
     let mut registry = Registry::read(&machine.spec_dirs);
     if machine.is_here {
@@ -51,11 +61,11 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
     let (policy, plan) = policy(&machine, &inventory);
     let digest = plan.as_ref().and_then(|plan| digests::of_plan(plan).ok());
     let stale = stale::compare(registry.files(), &inventory, &at.host, digest)?;
-    let (engines, crun) = match machine.is_here {
-        true => (engines.installed(), engines.crun()),
-        false => (Vec::new(), None),
+    let (engines, other_programs) = match machine.is_here || engines.are_given() {
+        true => (engines.installed(), engines.programs(&known::PROGRAMS)),
+        false => (Vec::new(), Vec::new()),
     };
-    let engine_files = engine_files::read(&machine, &engines);
+    let (engine_files, unchangeable) = engine_files::read(&machine, &engines);
     let daemons = match at.host.inventory {
         Some(_) => Vec::new(),
         None => daemons::running(&Roots::new(&at.host.roots)?.processes()),
@@ -71,15 +81,41 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
     let state_dir = usable.map(HostPath::absolute).transpose()?;
     let mps = needs::mps(public.as_ref(), plan.as_ref(), state_dir.as_ref());
     let host_file = machine.state_dir.as_deref().map(HostFile::read);
+    inventory
+        .degraded
+        .extend(usable.and_then(|state| lost(&inventory, state)));
     let root = machine.root.clone().unwrap_or_else(|| PathBuf::from(NOWHERE));
+    let low_level = low_level(&engine_files, host_file.as_ref().and_then(|file| file.as_ref().ok()));
+    let executed = low_level.as_ref().and_then(|found| found.as_deref().ok());
+    let hook_files = trust::hook_files(&machine, &engines, &engine_files);
+    let programs = Programs::named(
+        &hook_files,
+        &registry,
+        &engine_files,
+        executed.filter(|_| machine.is_here),
+    );
+    let named = trust::Named {
+        machine: &machine,
+        registry: &registry,
+        engines: &engines,
+        views: &engine_files,
+        programs: &programs.paths(&machine),
+    };
     Ok(DoctorSubject {
+        replaceable: trust::replaceable(&named),
+        unusable_programs: programs.unusable(&machine),
+        without_room: machine.is_here.then(|| file_system::without_room(written(&machine))),
+        other_libraries: libraries::others(&inventory, at),
+        id_maps: id_maps::of(&machine),
+        private_socket: usable.filter(|_| machine.is_here).and_then(private_socket),
+        unchangeable,
+        low_level,
         daemons,
         labels: labels(&root, &inventory, &mps),
         root,
         own_hook: own_hook().map(|path| path.as_path().to_owned()),
         stale: stale.problems,
         not_compared: stale.notes,
-        low_level: low_level(&engine_files, host_file.as_ref().and_then(|file| file.as_ref().ok())),
         ledger: usable.and_then(|state| ledger(&inventory, plan.as_ref(), state, public.as_ref())),
         out_of_service: usable.map(OutOfService::read),
         shared_use: usable.and_then(|state| shared_use(at, state)),
@@ -96,7 +132,9 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         mps,
         engine_files,
         engines,
-        crun,
+        other_programs,
+        kernel_without_modules: kernel::without_modules(&machine),
+        architecture: machine.is_here.then_some(std::env::consts::ARCH),
         inventory,
         registry,
         spec_dirs: machine.spec_dirs,
@@ -139,6 +177,14 @@ fn policy(machine: &Machine, inventory: &Inventory) -> (PolicyFacts, Option<Plan
     };
     facts.warnings = read.warnings;
     facts.makes_instances = read.policy.mig_on_demand.is_some();
+    facts.entries = read.policy.splits.len();
+    // Where no device is shared, none is placed.
+    let kubernetes = KubernetesSection {
+        placement: None,
+        ..read.policy.kubernetes.clone()
+    };
+    facts.says_more =
+        read.runtime.is_some() || !read.policy.mig_layouts.is_empty() || kubernetes != KubernetesSection::default();
     match share::plan(&read.policy, inventory) {
         Ok(plan) => {
             facts.missing = plan.absent.iter().map(ToString::to_string).collect();
@@ -158,6 +204,30 @@ fn policy(machine: &Machine, inventory: &Inventory) -> (PolicyFacts, Option<Plan
 fn state(state_dir: &Path) -> Result<(), FoundError> {
     let checked = HostDirectory::state_dir(state_dir, Missing::Leave).map(drop);
     checked.map_err(|error| FoundError::of(&error))
+}
+
+/// What the driver has lost since the last refresh, which a refresh then refuses to forget.
+fn lost(inventory: &Inventory, state_dir: &Path) -> Option<Degraded> {
+    let last = HostFile::load(state_dir).ok()?;
+    let files = inventory.lost_since(&last.inventory);
+    (!files.is_empty()).then_some(Degraded::Lost { files })
+}
+
+/// The directories that tranche writes to: those of the state, also the one that outlives a boot, and the last one of
+/// the specifications, because engines prefer it.
+fn written(machine: &Machine) -> Vec<PathBuf> {
+    let kept = machine.state_dir.as_deref().map(kept_dir);
+    let output = machine.spec_dirs.last().cloned();
+    machine.state_dir.iter().cloned().chain(kept).chain(output).collect()
+}
+
+/// The socket of the broker and its mode, if no user but root can write to it, which is needed to connect (unix(7)).
+fn private_socket(state_dir: &Path) -> Option<(PathBuf, u32)> {
+    let path = state_dir.join(tranche_core::broker::SOCKET);
+    let data = path.symlink_metadata().ok()?;
+    let mode = data.mode() & 0o7777;
+    let for_group = mode & 0o020 != 0 && data.gid() != 0;
+    (mode & 0o002 == 0 && !for_group).then_some((path, mode))
 }
 
 /// The program that the runtime executes; `None` if no engine has the runtime.

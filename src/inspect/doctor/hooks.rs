@@ -1,9 +1,8 @@
-//! Whether the hooks in specifications are programs that only root can replace, and need no loader.
+//! Whether the hooks in specifications are programs that need no loader.
 
 use super::{Diagnosis, DoctorSubject, Finding};
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use tranche_core::elf;
 
@@ -23,43 +22,22 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = of_tranche.iter().filter_map(|path| wrong(path)).collect();
     if found.is_empty() {
         let paths: Vec<String> = of_tranche.iter().map(|path| path.display().to_string()).collect();
-        found.push(Diagnosis::good(format!(
-            "{} is static, and only root can replace it",
-            paths.join(", ")
-        )));
+        found.push(Diagnosis::good(format!("{} is static", paths.join(", "))));
     }
     found
 }
 
 /// What is wrong with the program at `path`. A missing one is a problem of the specification, which has its own check.
 fn wrong(path: &Path) -> Option<Diagnosis> {
-    let real = fs::canonicalize(path).ok()?;
-    for part in real.ancestors() {
-        let data = fs::metadata(part).ok()?;
-        if data.uid() != 0 || data.mode() & 0o022 != 0 && data.mode() & 0o1000 == 0 {
-            return Some(Diagnosis::wrong(
-                Finding::HookReplaceable,
-                format!(
-                    "{}: a user other than root can write {}",
-                    path.display(),
-                    part.display()
-                ),
-                "engines run it as root at every start of a container",
-                "install it where only root can write, such as /usr/bin",
-            ));
-        }
-    }
-    let is_static = File::open(&real)
-        .ok()
-        .and_then(|file| elf::needs_loader(file).ok())
-        .map(|needs| !needs);
-    match is_static {
-        Some(true) => None,
-        _ => Some(Diagnosis::wrong(
+    let file = File::open(path).ok()?;
+    match elf::needs_loader(file) {
+        Ok(false) => None,
+        Ok(true) | Err(_) => Some(Diagnosis::wrong(
             Finding::HookNotStatic,
             format!("{}: is not a static program", path.display()),
             "variables of an image, such as LD_PRELOAD, reach its loader",
-            "make oci builds it as a static program",
+            "install the package tranche again, from the file that it came from: the tranche-oci in it is static; in a source \
+             tree, make oci builds one",
         )),
     }
 }

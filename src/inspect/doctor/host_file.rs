@@ -1,6 +1,6 @@
 //! Whether the runtime knows the host as it is.
 
-use super::{Diagnosis, DoctorSubject, Finding, Fix, FoundError};
+use super::{Diagnosis, DoctorSubject, Finding, FoundError};
 use tranche_core::error::line;
 use tranche_plan::host_file::HostFileError;
 
@@ -33,7 +33,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             Finding::HostFileOld,
             line(error),
             "the runtime of tranche refreshes it at the next start of a container, which takes longer",
-            Fix::safe(&["cdi", "refresh"]),
+            subject.refresh(),
         ),
     }]
 }

@@ -1,6 +1,6 @@
 //! Whether the IMEX channels and their daemon are there, where machines share memory over NVLink.
 
-use super::{Diagnosis, DoctorSubject, Finding, Fix};
+use super::{Diagnosis, DoctorSubject, Finding};
 use std::fs;
 
 /// The nodes of the domain, one address a line; the daemon's package brings it empty.
@@ -30,7 +30,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             Finding::ImexDaemonStopped,
             format!("{CONFIG} names nodes of a domain, and {DAEMON} does not run"),
             why,
-            Fix::command("systemctl enable --now nvidia-imex"),
+            subject.enable_of_driver(DAEMON),
         ));
     }
     if found.is_empty() {

@@ -2,6 +2,7 @@
 
 use super::subject::{DaemonCondition, exists};
 use super::{Diagnosis, DoctorSubject, Finding, Fix};
+use std::collections::BTreeMap;
 use tranche_core::text::some;
 
 /// The daemon.
@@ -13,7 +14,15 @@ const SOCKET: &str = "/tmp/nvidia-mps/control";
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let managed = &subject.mps.managed;
-    let mut found: Vec<Diagnosis> = managed.iter().filter_map(|(name, is)| of(name, *is)).collect();
+    let mut conditions: BTreeMap<DaemonCondition, Vec<&str>> = BTreeMap::new();
+    for (name, is) in managed {
+        conditions.entry(*is).or_default().push(name);
+    }
+    // After an upgrade, for example, the daemons of all devices are of the earlier version, for one reason.
+    let mut found: Vec<Diagnosis> = conditions
+        .iter()
+        .filter_map(|(is, names)| of(&some(names), *is))
+        .collect();
     found.extend(subject.mps.stopped.iter().map(|error| {
         Diagnosis::wrong(
             Finding::MpsStopped,
@@ -60,32 +69,32 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     found
 }
 
-/// What is wrong with the daemon of a device.
+/// What is wrong with the daemons of devices.
 fn of(device: &str, condition: DaemonCondition) -> Option<Diagnosis> {
     match condition {
         DaemonCondition::Working => None,
         DaemonCondition::OfEarlierVersion => Some(Diagnosis::wrong(
             Finding::MpsEarlierVersion,
-            format!("{device}: an earlier version of tranche started its MPS daemon"),
+            format!("{device}: an earlier version of tranche started the MPS daemon"),
             "its containers can write the daemon's directory, so nothing is guaranteed to them, and no other container \
              gets a share of the device",
             "end the containers that hold shares of the device; the daemon is replaced then",
         )),
         DaemonCondition::ServerFailed => Some(Diagnosis::wrong(
             Finding::MpsServerFailed,
-            format!("{device}: its MPS daemon runs, and the server that it starts for clients does not"),
+            format!("{device}: the MPS daemon runs, and the server that it starts for clients does not"),
             "CUDA programs in the share fail with error 805, and no further share of the device is given out",
             "tranche mps status shows the last line of the server",
         )),
         DaemonCondition::Failed => Some(Diagnosis::wrong(
             Finding::MpsFailed,
-            format!("{device}: its MPS daemon does not run, and could not be started again"),
+            format!("{device}: the MPS daemon does not run, and could not be started again"),
             "no share of the device is given out",
             "tranche mps status says why",
         )),
         DaemonCondition::Foreign => Some(Diagnosis::wrong(
             Finding::MpsForeign,
-            format!("{device}: another program runs an MPS daemon for it"),
+            format!("{device}: another program runs the MPS daemon"),
             "no share of the device is given out, and tranche leaves the daemon alone",
             "stop that daemon, or set sharing.mps.daemon: external",
         )),

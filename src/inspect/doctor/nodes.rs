@@ -7,19 +7,32 @@ use tranche_specs::device_files::{NodeSet, nodes};
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let all = nodes(&subject.inventory, NodeSet::All);
-    let wrong = subject.warns_of(WarningKind::WrongNode).map(|node| {
-        Diagnosis::wrong(
-            Finding::NodeWrong,
+    let wrong: Vec<String> = subject
+        .warns_of(WarningKind::WrongNode)
+        .map(|node| {
             format!(
                 "{} {}",
                 node.object,
                 node.text.split(": it is left out").next().unwrap_or(&node.text)
-            ),
+            )
+        })
+        .collect();
+    let mut found = Vec::new();
+    if !wrong.is_empty() {
+        let paths: Vec<&str> = subject
+            .warns_of(WarningKind::WrongNode)
+            .map(|node| &*node.object)
+            .collect();
+        found.push(Diagnosis::wrong(
+            Finding::NodeWrong,
+            some(&wrong),
             "a container would get another device, so it is left out of specifications",
-            Fix::command(format!("rm -r {} && tranche system create-device-nodes", node.object)),
-        )
-    });
-    let mut found: Vec<Diagnosis> = wrong.collect();
+            Fix::command(format!(
+                "rm -r {} && tranche system create-device-nodes",
+                paths.join(" ")
+            )),
+        ));
+    }
     if all.is_empty() && found.is_empty() {
         return vec![Diagnosis::skipped("the driver has no device nodes on this host")];
     }

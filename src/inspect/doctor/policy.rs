@@ -2,6 +2,10 @@
 
 use super::{Diagnosis, DoctorSubject, Finding};
 
+/// What a policy that is wrong has as a consequence.
+const STAYS: &str = "the policy that the last refresh has applied stays in force, if there is one, and nothing of this one \
+                     counts; tranche cdi generate writes nothing";
+
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let policy = &subject.policy;
     let Some(file) = &policy.file else {
@@ -11,7 +15,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         return vec![Diagnosis::wrong(
             Finding::PolicyInvalid,
             error.found.clone(),
-            "tranche cdi refresh and tranche cdi generate write nothing, and containers keep what an earlier policy gave them",
+            STAYS,
             error.fix_or("correct the file; tranche policy check reads it and changes nothing"),
         )];
     }
@@ -20,7 +24,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         found.push(Diagnosis::wrong(
             Finding::PolicyUnfit,
             error.found.clone(),
-            "tranche cdi refresh and tranche cdi generate write nothing, and no share of the policy can be used",
+            STAYS,
             error.fix_or("change the policy; tranche plan shows what the host has"),
         ));
     }
@@ -41,6 +45,9 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             "change that line of the policy",
         )
     }));
+    if found.is_empty() && !subject.has_no_gpu() {
+        found.extend(without_effect(subject));
+    }
     if found.is_empty() {
         found.push(Diagnosis::good(format!(
             "{file} is valid; {} of {}",
@@ -49,4 +56,33 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         )));
     }
     found
+}
+
+/// That the policy gives nothing to anybody, although each line of it may be right.
+fn without_effect(subject: &DoctorSubject) -> Option<Diagnosis> {
+    let policy = &subject.policy;
+    let file = policy.file.as_deref()?;
+    if policy.devices > 0 || policy.says_more || policy.makes_instances {
+        return None;
+    }
+    let what = match policy.entries {
+        0 => "shares no device".to_owned(),
+        entries => format!(
+            "has {} that share devices, and this host has none of these devices",
+            entries_of(entries)
+        ),
+    };
+    Some(Diagnosis::advice(
+        Finding::PolicyEmpty,
+        format!("{file} {what}"),
+        "no share can be asked for, and every container that requests a GPU gets it together with all others",
+        "name a device of this host under sharing (tranche plan shows them), or remove the file",
+    ))
+}
+
+fn entries_of(count: usize) -> String {
+    match count {
+        1 => "1 entry".to_owned(),
+        count => format!("{count} entries"),
+    }
 }

@@ -4,6 +4,9 @@ use super::subject::exists;
 use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use tranche_plan::cdi::registry::Loaded;
 
+/// What keeps them current.
+const UNITS: [&str; 2] = ["tranche-cdi-refresh.service", "tranche-cdi-refresh.path"];
+
 /// What `systemctl enable` makes.
 const ENABLED: [&str; 2] = [
     "/etc/systemd/system/multi-user.target.wants/tranche-cdi-refresh.service",
@@ -25,7 +28,9 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             Finding::RefreshDisabled,
             "tranche-cdi-refresh.service and .path are not both enabled",
             "after a boot there is no specification, and after a change of the driver or of MIG devices an old one",
-            Fix::command("systemctl enable --now tranche-cdi-refresh.service tranche-cdi-refresh.path"),
+            subject.enable(&UNITS).unwrap_or_else(|| {
+                Fix::by_hand("install the units of tranche, which its package has; until then, run tranche cdi watch at each boot")
+            }),
         )],
     }
 }

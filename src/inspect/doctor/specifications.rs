@@ -30,6 +30,8 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let shadowed: Vec<String> = registry
         .shadowed()
         .iter()
+        // One that is old is removed for that reason.
+        .filter(|one| !subject.is_stale(&one.file))
         .map(|one| format!("{} in {}, by {}", one.name, one.file.display(), one.by.display()))
         .collect();
     if !shadowed.is_empty() {
@@ -54,7 +56,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
                 false => format!("no specification in {} has a device of NVIDIA", some(&dirs)),
             },
             "engines report \"unresolvable CDI devices\"",
-            Fix::safe(&["cdi", "refresh"]),
+            subject.refresh(),
         ));
     }
     if found.is_empty() {
@@ -106,14 +108,16 @@ pub(super) fn missing_files(subject: &DoctorSubject, file: &Path) -> Vec<String>
 
 /// One result for all of them: they have one cause, and one fix.
 fn files(subject: &DoctorSubject, file: &Path) -> Option<Diagnosis> {
-    let missing = missing_files(subject, file);
+    let mut missing = missing_files(subject, file);
+    // What the driver lost is a result of the driver.
+    missing.retain(|path| !subject.reports_lost(Path::new(path)));
     let shown = file.display();
-    let fix = match subject.is_refreshed(file) {
-        true => Fix::safe(&["cdi", "refresh"]),
-        false => Fix::by_hand(format!(
+    let again = || {
+        Fix::by_hand(format!(
             "install what is missing, or write {shown} again with the program that its first lines name"
-        )),
+        ))
     };
+    let fix = subject.rewrites(file).unwrap_or_else(again);
     (!missing.is_empty()).then(|| {
         Diagnosis::wrong(
             Finding::SpecFilesMissing,
@@ -127,7 +131,8 @@ fn files(subject: &DoctorSubject, file: &Path) -> Option<Diagnosis> {
 /// A result for each hook that cannot be started. A program of tranche must be installed before a specification names
 /// it.
 fn hooks(subject: &DoctorSubject, file: &Path) -> Vec<Diagnosis> {
-    let hooks = references(subject, file).filter(|(_, reference)| reference.is_hook);
+    let is_unusable = |path: &Path| subject.unusable_programs.iter().any(|program| program.path == path);
+    let hooks = references(subject, file).filter(|(_, reference)| reference.is_hook && !is_unusable(&reference.path));
     let one = |(problem, reference): (&Problem, &Reference)| {
         let is_own = reference.path.file_name().is_some_and(|name| name == "tranche-oci");
         let (finding, fix) = match (is_own, &subject.own_hook) {
@@ -135,14 +140,14 @@ fn hooks(subject: &DoctorSubject, file: &Path) -> Vec<Diagnosis> {
                 Finding::SpecOtherHookMissing,
                 Fix::by_hand("install the program, or remove the file if that program is not used any more"),
             ),
-            (true, Some(_)) if subject.is_refreshed(file) => (Finding::SpecHookMissing, Fix::safe(&["cdi", "refresh"])),
-            (true, Some(own)) => (
-                Finding::SpecHookMissing,
-                Fix::by_hand(format!(
+            (true, Some(own)) => {
+                let again = format!(
                     "run tranche cdi generate again, with the options of the first time: it names {}",
                     own.display()
-                )),
-            ),
+                );
+                let fix = subject.rewrites(file).unwrap_or_else(|| Fix::by_hand(again));
+                (Finding::SpecHookMissing, fix)
+            }
             (true, None) => (
                 Finding::SpecHookMissing,
                 Fix::by_hand(format!(

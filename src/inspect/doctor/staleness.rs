@@ -18,10 +18,8 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         }
         // A specification of refresh is written again by refresh; one of generate has options that only its owner
         // knows.
-        let fix = match subject.is_refreshed(&problem.path) {
-            true => Fix::safe(&["cdi", "refresh"]),
-            false => Fix::by_hand("run tranche cdi generate again, with the options of the first time"),
-        };
+        let again = || Fix::by_hand("run tranche cdi generate again, with the options of the first time");
+        let fix = subject.rewrites(&problem.path).unwrap_or_else(again);
         Diagnosis::wrong(Finding::SpecStale, text, why, fix)
     });
     let mut found: Vec<Diagnosis> = stale.collect();

@@ -1,17 +1,18 @@
 //! What the checks look at.
 
-use super::Fix;
+use super::{Fix, IdMaps, NoRoom, OtherLibrary, Replaceable, Trusted, UnusableProgram};
 use crate::engine_config::view::EngineView;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Error, line, parts};
 use tranche_core::ledger::OutOfService;
 use tranche_core::text::shown;
+use tranche_core::types::EngineVersion;
 use tranche_plan::cdi::registry::{Loaded, Registry};
 use tranche_plan::cdi::{Problem, ProblemKind};
 use tranche_plan::engines::{Engine, FoundEngine};
 use tranche_plan::host_file::{HostFile, HostFileError};
-use tranche_plan::inventory::{Inventory, Warning, WarningKind};
+use tranche_plan::inventory::{Degraded, Inventory, Warning, WarningKind};
 
 /// Everything that the checks look at, gathered once.
 #[derive(Debug)]
@@ -30,6 +31,16 @@ pub struct DoctorSubject {
     pub not_compared: Vec<String>,
     /// The `tranche-oci` beside this program, which a specification that is written now would name.
     pub own_hook: Option<PathBuf>,
+    /// What root's engines trust and a user other than root can change; `None` if the owners of files are not known.
+    pub replaceable: Option<Vec<(Trusted, Replaceable)>>,
+    /// Programs that exist and that no engine can execute.
+    pub unusable_programs: Vec<UnusableProgram>,
+    /// The directories that tranche cannot write to for want of room; `None` if another machine is examined.
+    pub without_room: Option<Vec<NoRoom>>,
+    /// Libraries of another driver that programs of the host load.
+    pub other_libraries: Vec<OtherLibrary>,
+    /// What maps the ids of users, and the ids of the user who asks.
+    pub id_maps: IdMaps,
     /// The policy.
     pub policy: PolicyFacts,
     /// Whether the state directory is one of tranche's; `None` if another machine is examined.
@@ -48,12 +59,20 @@ pub struct DoctorSubject {
     pub mig_restore: Vec<FoundError>,
     /// The engines that are installed.
     pub engines: Vec<FoundEngine>,
-    /// The name and the version of crun, if it is installed.
-    pub crun: Option<String>,
+    /// Other programs that are installed, of which faults are known, and their versions.
+    pub other_programs: Vec<(&'static str, Option<EngineVersion>)>,
+    /// The running kernel, if it is known to have no modules of the driver, so that none can be loaded.
+    pub kernel_without_modules: Option<String>,
+    /// The architecture of the machine, as Rust names it; `None` if it is not this one.
+    pub architecture: Option<&'static str>,
     /// What their configuration files say. A file that does not exist is left out.
     pub engine_files: Vec<(Engine, Result<EngineView, FoundError>)>,
+    /// Files that `tranche runtime configure` does not change, each with the reason.
+    pub unchangeable: Vec<(Engine, FoundError)>,
     /// The broker.
     pub broker: BrokerCondition,
+    /// The socket of the broker, if only root can use it, and its mode.
+    pub private_socket: Option<(PathBuf, u32)>,
     /// Why what the broker tells every user cannot be read.
     pub public_error: Option<FoundError>,
     /// The processes that are daemons of NVIDIA's ([`super::DAEMONS`]).
@@ -128,6 +147,10 @@ pub struct PolicyFacts {
     pub devices: usize,
     /// How many shares it makes.
     pub shares: usize,
+    /// How many entries it has that split or dedicate devices.
+    pub entries: usize,
+    /// Whether it says how GPUs are divided by MIG, how the runtime behaves, or what Kubernetes gets.
+    pub says_more: bool,
     /// Whether it lets instances of MIG be made on demand.
     pub makes_instances: bool,
 }
@@ -175,7 +198,7 @@ pub struct MpsFacts {
 }
 
 /// How a daemon of the broker is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DaemonCondition {
     /// It runs, or is being started or stopped.
     Working,
@@ -255,9 +278,30 @@ impl DoctorSubject {
     /// Whether the host differs from what it should be, for a reason that another check reports. It is then no wonder
     /// that specifications are of another state.
     pub(super) fn is_in_disorder(&self) -> bool {
+        let lacks_files = |degraded: &Degraded| {
+            matches!(
+                degraded,
+                Degraded::Lost { .. } | Degraded::Library { .. } | Degraded::NoLibraries { .. }
+            )
+        };
         [WarningKind::Versions, WarningKind::WrongNode]
             .into_iter()
             .any(|kind| self.warns_of(kind).next().is_some())
+            || self.inventory.degraded.iter().any(lacks_files)
+    }
+
+    /// The names of files that the driver lost, or does not have.
+    pub(super) fn lost(&self) -> impl Iterator<Item = &str> {
+        let lost = self.inventory.degraded.iter().flat_map(|degraded| match degraded {
+            Degraded::Lost { files } => files.as_slice(),
+            Degraded::Library { soname } => std::slice::from_ref(soname),
+            Degraded::Nvml { .. }
+            | Degraded::Device { .. }
+            | Degraded::NoLibraries { .. }
+            | Degraded::ControlNode { .. }
+            | Degraded::NoGpu { .. } => &[],
+        });
+        lost.map(String::as_str)
     }
 
     /// Whether a specification that refresh keeps is reported already, because it is older than the host or names what
@@ -272,6 +316,13 @@ impl DoctorSubject {
     /// Whether the specification in `path` is older than the host.
     pub(super) fn is_stale(&self, path: &Path) -> bool {
         self.stale.iter().any(|problem| problem.path == path)
+    }
+
+    /// Whether `path`, which does not exist, is a file that the driver lost: a result of the driver names it.
+    pub(super) fn reports_lost(&self, path: &Path) -> bool {
+        let stem = |name: &str| name.split(".so").next().unwrap_or(name).to_owned();
+        let name = path.file_name().and_then(|name| name.to_str()).map(stem);
+        name.is_some_and(|name| self.lost().any(|file| stem(file) == name))
     }
 
     /// The processes of this program.

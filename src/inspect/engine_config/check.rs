@@ -144,7 +144,7 @@ fn verdict(engine: Engine, program: &Path, file: &Candidate<'_>, answer: &Answer
             file.path.display(),
             format!("{} refuses the changed file: {}", program.display(), answer.reason()),
         )
-        .hint("nothing was changed"));
+        .hint(format!("nothing was changed{}", other_program(engine, file.path))));
     }
     let lists_runtimes = matches!(engine, Engine::Containerd | Engine::Crio);
     if lists_runtimes && let Some(missing) = missing_runtime(&answer.out, name)? {
@@ -152,12 +152,35 @@ fn verdict(engine: Engine, program: &Path, file: &Candidate<'_>, answer: &Answer
             "{} does not find the runtime {missing} in the changed file",
             program.display()
         );
-        return Err(Error::failed(file.path.display(), what).hint(
-            "nothing was changed; either another file of its configuration replaces that section (name that file with \
-                 --config), or the file is for a newer version of the engine",
-        ));
+        return Err(Error::failed(file.path.display(), what).hint(format!(
+            "nothing was changed{}; or another file of its configuration replaces that section: name that file with \
+             --config",
+            other_program(engine, file.path)
+        )));
     }
     Ok(Verdict::Accepted)
+}
+
+/// Distributions of Kubernetes that bring a containerd of their own: a part of the paths of its files, and its program.
+const OWN_CONTAINERD: [(&str, &str); 4] = [
+    ("/rancher/k3s/", "/var/lib/rancher/k3s/data/current/bin/containerd"),
+    ("/rancher/rke2/", "/var/lib/rancher/rke2/bin/containerd"),
+    ("/k0s/", "/var/lib/k0s/bin/containerd"),
+    ("/snap/microk8s/", "/snap/microk8s/current/bin/containerd"),
+];
+
+/// What to do if the configuration at `path` is that of another program of `engine` than the installed one.
+fn other_program(engine: Engine, path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let own = OWN_CONTAINERD.iter().find(|(part, _)| path.contains(part));
+    match own.filter(|_| engine == Engine::Containerd) {
+        Some((_, program)) => {
+            format!("; this file is for a containerd of its own: add --executable-path {program}")
+        }
+        None => {
+            "; if the file is for another version of the engine, name its program with --executable-path".to_owned()
+        }
+    }
 }
 
 /// The runtime that the configuration lacks which containerd or CRI-O printed: the runtime `name`, or the one that it

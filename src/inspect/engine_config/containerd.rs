@@ -194,10 +194,7 @@ fn section(file: &ConfigFile, version: Version) -> Result<Option<&Map<String, Va
 
 /// Without its CRI plugin, containerd does not read the runtimes in its file.
 fn check_enabled(file: &ConfigFile, version: Version) -> Result<()> {
-    let disabled = file.list_at(&["disabled_plugins"])?.unwrap_or_default();
-    let is_disabled =
-        |name: &&&str| **name == "cri" || **name == version.plugin() || **name == "io.containerd.grpc.v1.cri";
-    match disabled.iter().find(is_disabled) {
+    match disabled(file, version)? {
         None => Ok(()),
         Some(name) => Err(Error::failed(
             &file.name,
@@ -205,6 +202,20 @@ fn check_enabled(file: &ConfigFile, version: Version) -> Result<()> {
         )
         .hint("remove it from the list if Kubernetes uses this containerd; docker needs --runtime docker instead")),
     }
+}
+
+/// The name under which `file` turns off the plugin that runs containers for Kubernetes.
+fn disabled(file: &ConfigFile, version: Version) -> Result<Option<&str>> {
+    let mut disabled = file.list_at(&["disabled_plugins"])?.unwrap_or_default().into_iter();
+    Ok(disabled.find(|name| ["cri", version.plugin(), "io.containerd.grpc.v1.cri"].contains(name)))
+}
+
+/// Whether `file` turns off that plugin.
+///
+/// # Errors
+/// Returns an error if the list of such plugins has the wrong type.
+pub(super) fn is_off(file: &ConfigFile) -> Result<bool> {
+    Ok(disabled(file, Version(2))?.is_some() || disabled(file, Version(3))?.is_some())
 }
 
 /// The changes in the section of the plugin. `context` has the runtime whose options are copied.

@@ -43,6 +43,11 @@ impl ConfigFile {
     /// Returns an error if the text is not valid, or if a key is in one table twice.
     pub fn read(name: impl Into<String>, syntax: Syntax, text: &str) -> Result<Self> {
         let name = name.into();
+        if text.starts_with('\u{feff}') {
+            let what = "begins with a byte order mark (EF BB BF), which not every version of the engine reads";
+            let remove = format!("nothing was changed; remove it: sed -i '1s/^\\xEF\\xBB\\xBF//' {name}");
+            return Err(Error::failed(&name, what).hint(remove));
+        }
         let value = match syntax {
             Syntax::Json => json::value(text),
             Syntax::Toml => toml::value(text),
@@ -93,7 +98,8 @@ impl ConfigFile {
             };
             match keys.get(depth) {
                 None => return Ok(Some(table)),
-                Some(key) => match table.get(*key) {
+                // docker takes null for an absent table.
+                Some(key) => match table.get(*key).filter(|next| !next.is_null()) {
                     Some(next) => value = next,
                     None => return Ok(None),
                 },

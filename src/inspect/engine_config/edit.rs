@@ -118,7 +118,10 @@ fn put(root: &mut Value, keys: &[String], new: Value) -> Result<(), Keys> {
         let Value::Object(table) = value else {
             return Err(keys.get(..depth).unwrap_or_default().to_vec());
         };
-        value = table.entry(key).or_insert_with(|| Value::Object(Map::new()));
+        value = table.entry(key).or_insert(Value::Null);
+        if value.is_null() {
+            *value = Value::Object(Map::new());
+        }
     }
     *value = new;
     Ok(())

@@ -14,6 +14,10 @@ pub struct EngineView {
     pub engine: Engine,
     /// Its main file.
     pub file: String,
+    /// The version of the file, for containerd; `None` if it names none.
+    pub version: Option<u64>,
+    /// Whether it turns off the plugin that starts containers for Kubernetes, as the file of docker's package does.
+    pub is_off: bool,
     /// Whether it turns CDI on or off; `None` if it says nothing, or if the engine has no such key.
     pub cdi: Option<bool>,
     /// The directories of specifications that it names; `None` if the engine reads the usual ones.
@@ -103,6 +107,11 @@ impl EngineView {
         Ok(Self {
             engine,
             file: file.name.clone(),
+            version: file
+                .get(&["version"])
+                .and_then(Value::as_u64)
+                .filter(|_| engine == Engine::Containerd),
+            is_off: engine == Engine::Containerd && containerd::is_off(file)?,
             cdi,
             spec_dirs: spec_dirs.map(|dirs| dirs.into_iter().map(PathBuf::from).collect()),
             spec_dirs_key: keys.spec_dirs.last().copied().unwrap_or_default(),

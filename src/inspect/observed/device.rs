@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::ledger::{Books, HeldShare};
 use tranche_core::text::some;
 use tranche_core::types::{DeviceKey, ShareName};
-use tranche_plan::share::{Share, SplitDevice};
+use tranche_plan::reserve::InBooks;
+use tranche_plan::share::SplitDevice;
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::or_dash;
 use tranche_state::public_status::PublicDevice;
@@ -17,8 +18,10 @@ pub struct DeviceStatus {
     pub device: String,
     /// Its key in the ledger.
     pub key: DeviceKey,
-    /// The shares that it has under the policy of now.
+    /// The shares that it has under the policy of now, of equal replicas the first thousand.
     pub shares: Vec<String>,
+    /// How many those are in all.
+    pub count: usize,
     /// Those of them that are held.
     pub held: Vec<String>,
     /// Shares that are held and that the policy of now does not have.
@@ -30,9 +33,10 @@ pub struct DeviceStatus {
     pub held_whole: bool,
     /// Whether the device's book in the ledger could be read. If not, it is unknown what is held or free.
     pub readable: bool,
-    /// The shares that a container can have now, each of them alone; empty while the whole device is held.
+    /// The shares that a container can have now, each of them alone, of equal replicas the first thousand; empty while
+    /// the whole device is held.
     pub free: Vec<String>,
-    /// How many of those can be had together: beside shares of an earlier policy, not all of them need fit.
+    /// How many of all that are free can be had together: beside shares of an earlier policy, not all of them need fit.
     pub free_together: usize,
 }
 
@@ -61,40 +65,37 @@ impl DeviceStatus {
         let on_it = || claims.clone().filter(|claim| claim.device.overlaps(key));
         let readable = !books.damaged.iter().any(|book| book.may_be_of(key.gpu()));
         let split = split.filter(|split| !split.method.is_whole());
-        let siblings = || split.into_iter().flat_map(|split| &split.shares);
         // A share of an earlier policy may have the name of one of now, and another size.
         let is_of_now = |held: &&HeldShare| {
-            split.is_some_and(|split| {
-                let has = |share: &Share| share.name == held.name && split.promise(share) == held.promise;
-                split.shares.iter().any(has)
-            })
+            let share = split.and_then(|split| split.share(&held.name).zip(Some(split)));
+            share.is_some_and(|(share, split)| split.promise(share) == held.promise)
         };
         let shares = on_it().flat_map(|claim| claim.part.shares());
         let (now, earlier): (Vec<&HeldShare>, Vec<&HeldShare>) = shares.partition(is_of_now);
         let earlier: BTreeSet<String> = earlier.into_iter().map(|share| share.name.to_string()).collect();
-        let is_free = |split: &SplitDevice, share: &Share| {
-            let part = split.part(std::slice::from_ref(&share.name));
-            readable && books.is_free(key, &part, split.bounds())
+        let now: BTreeSet<&ShareName> = now.into_iter().map(|share| &share.name).collect();
+        let books = InBooks::of(books);
+        let (free, free_together) = match split.filter(|_| readable) {
+            Some(split) => {
+                let free = split.free(&books);
+                (free.listed(), books.together(split, &free))
+            }
+            None => (Vec::new(), 0),
         };
-        let is_free = |share: &&Share| split.is_some_and(|split| is_free(split, share));
-        let free: Vec<ShareName> = siblings().filter(is_free).map(|share| share.name.clone()).collect();
-        let free_together = match book.zip(split) {
-            Some((book, split)) => book.fit_together(key, split.part(&free).shares().to_vec(), split.bounds()),
-            None => free.len(),
-        };
-        let is_held = |share: &&Share| now.iter().any(|held| held.name == share.name);
-        let names = |shares: &[&ShareName]| shares.iter().map(ToString::to_string).collect();
         Self {
             device,
             key: key.clone(),
-            shares: names(&siblings().map(|share| &share.name).collect::<Vec<_>>()),
-            held: names(&siblings().filter(is_held).map(|share| &share.name).collect::<Vec<_>>()),
+            shares: split.map_or_else(Vec::new, |split| {
+                split.shares.listed().map(|name| name.to_string()).collect()
+            }),
+            count: split.map_or(0, |split| split.shares.len()),
+            held: now.into_iter().map(ToString::to_string).collect(),
             held_of_earlier_policy: earlier.into_iter().collect(),
             // Instances of a GPU exclude it as a whole, and the reverse.
             policy_known: true,
             held_whole: on_it().any(|claim| claim.device != *key || claim.part.shares().is_empty()),
             readable,
-            free: names(&free.iter().collect::<Vec<_>>()),
+            free: free.iter().map(ToString::to_string).collect(),
             free_together,
         }
     }
@@ -114,12 +115,17 @@ impl DeviceStatus {
 
     fn of_planned(device: &PublicDevice) -> Self {
         let held = || device.claims.iter().flat_map(|claim| &claim.shares);
-        let (now, earlier): (BTreeSet<&String>, BTreeSet<&String>) =
-            held().partition(|name| device.shares.contains(name));
+        let count = device.count.unwrap_or(device.shares.len());
+        // Of many replicas, not each is in the list.
+        let is_counted =
+            |name: &str| count > device.shares.len() && name.parse().is_ok_and(|number: usize| number < count);
+        let is_of_now = |name: &&String| device.shares.contains(name) || is_counted(name);
+        let (now, earlier): (BTreeSet<&String>, BTreeSet<&String>) = held().partition(is_of_now);
         Self {
             device: device.device.clone(),
             key: device.key.clone(),
             shares: device.shares.clone(),
+            count,
             held: now.into_iter().cloned().collect(),
             held_of_earlier_policy: earlier.into_iter().cloned().collect(),
             policy_known: true,
@@ -148,7 +154,7 @@ impl DeviceStatus {
             parts.push(self.held.len().to_string());
         }
         if !self.shares.is_empty() {
-            parts.push(format!("{} of {}", self.held.len(), self.shares.len()));
+            parts.push(format!("{} of {}", self.held.len(), self.count));
         }
         if !self.held_of_earlier_policy.is_empty() {
             parts.push(format!("{} of an earlier policy", self.held_of_earlier_policy.len()));
@@ -167,7 +173,10 @@ impl DeviceStatus {
             free if self.free_together < free.len() => {
                 format!("{} ({} fit together)", ranges(free), self.free_together)
             }
-            free => ranges(free),
+            free => match self.free_together - free.len() {
+                0 => ranges(free),
+                more => format!("{} and {more} more", ranges(free)),
+            },
         }
     }
 }
@@ -196,6 +205,9 @@ fn ranges(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tranche_core::ledger::ClaimState;
+    use tranche_core::types::Strategy;
+    use tranche_state::public_status::PublicClaim;
 
     #[test]
     fn numbers_that_follow_are_a_range() {
@@ -204,5 +216,31 @@ mod tests {
         assert_eq!(of(&["0", "1", "3"]), "0, 1, 3");
         assert_eq!(of(&["a", "0", "007", "8"]), "a, 0, 007, 8");
         assert_eq!(of(&["18446744073709551615", "0"]), "18446744073709551615, 0");
+    }
+
+    /// Of five thousand replicas, the lists have the first thousand.
+    #[test]
+    fn what_is_not_listed_is_counted() {
+        let claim = |share: &str| PublicClaim {
+            shares: vec![share.to_owned()],
+            state: ClaimState::Held,
+            since: 0,
+        };
+        let names = |from: usize| (from..1024).map(|n| n.to_string()).collect();
+        let device = PublicDevice {
+            device: "nvidia.com/gpu=0".to_owned(),
+            key: "GPU-8188460b-0e3a".parse().unwrap(),
+            strategy: Some(Strategy::TimeSlicing),
+            shares: names(0),
+            count: Some(5000),
+            free: names(1),
+            free_together: Some(4998),
+            readable: true,
+            claims: vec![claim("0"), claim("3000"), claim("5000")],
+            daemon: None,
+        };
+        let status = DeviceStatus::of_public(&device, true);
+        assert_eq!(status.held_text(), "2 of 5000, 1 of an earlier policy");
+        assert_eq!(status.free_text(), "1–1023 and 3975 more");
     }
 }

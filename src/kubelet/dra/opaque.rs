@@ -276,6 +276,30 @@ mod tests {
         );
     }
 
+    /// docs/nvidia-keys.md says of each field whether it is refused; `tests/cli/nvidia_keys.rs` compares its fields
+    /// with a list.
+    #[test]
+    fn each_field_does_what_the_page_says() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/nvidia-keys.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let section = page
+            .split_once("\n## The driver for dynamic resource allocation\n")
+            .unwrap()
+            .1;
+        let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
+        assert!(rows.len() > 15, "{}", rows.len());
+        for row in rows {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            let mut example: Value = serde_json::from_str(cells[1].trim_matches('`')).unwrap();
+            example["apiVersion"] = VERSION.into();
+            match (cells[2], decode(&example)) {
+                ("different", Ok(_)) => {}
+                ("refused", Err(why)) => assert!(!why.is_empty()),
+                (here, outcome) => panic!("{row}: {here}: {outcome:?}"),
+            }
+        }
+    }
+
     #[test]
     fn a_limit_is_never_rounded_up() {
         for (text, mib) in [

@@ -75,22 +75,20 @@ pub struct Shadowed {
 impl Registry {
     /// Reads `dirs`, of which a later one wins over an earlier one. A directory that does not exist is empty.
     pub fn read(dirs: &[PathBuf]) -> Self {
-        let mut registry = Self::default();
-        for (rank, dir) in dirs.iter().enumerate() {
-            for path in registry.candidates(dir) {
-                registry.add(&path, rank);
-            }
-        }
-        registry.resolve();
-        registry.sort_problems();
-        registry
+        Self::read_only(dirs, |_| true)
     }
 
-    /// Reads those files of `dir` that `wanted` accepts: to parse a file takes most of the time.
-    pub fn read_only(dir: &Path, wanted: impl Fn(&Path) -> bool) -> Self {
+    /// Reads those files of `dirs` that `wanted` accepts: to parse a file takes most of the time.
+    pub fn read_only<D: AsRef<Path>>(dirs: &[D], wanted: impl Fn(&Path) -> bool) -> Self {
         let mut registry = Self::default();
-        for path in registry.candidates(dir).into_iter().filter(|path| wanted(path)) {
-            registry.add(&path, 0);
+        for (rank, dir) in dirs.iter().enumerate() {
+            for path in registry
+                .candidates(dir.as_ref())
+                .into_iter()
+                .filter(|path| wanted(path))
+            {
+                registry.add(&path, rank);
+            }
         }
         registry.resolve();
         registry.sort_problems();

@@ -34,6 +34,10 @@ pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error 
     let names = names(registry, |name| name.kind.to_string() == kind);
     let dirs: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
     Error::usage(name, "no such CDI device").hint(match names.as_slice() {
+        [] if kind == "nvidia.com/gpu" => format!(
+            "no file in {} has that kind; tranche cdi refresh writes it",
+            some(&dirs)
+        ),
         [] => format!("no file in {} has that kind", some(&dirs)),
         names => match nearest(name, names) {
             Some(nearest) => format!("did you mean {nearest}? expected one of {}", some(names)),

@@ -4,6 +4,7 @@ use super::Options;
 use crate::edits::{Edits, MountEdit};
 use crate::inventory::{Driver, DriverFile, ElfClass, FileKind};
 use std::collections::BTreeSet;
+use tranche_core::call::BoundPath;
 use tranche_core::types::{ContainerPath, HostPath};
 
 /// Options for files that a container only reads.
@@ -32,9 +33,12 @@ fn serves_drawing(file: &DriverFile) -> bool {
         .any(|library| name.starts_with(library))
 }
 
-/// Adds a mount for each of `files`.
-pub(super) fn mount(edits: &mut Edits, files: &[&DriverFile]) {
+/// Adds a mount for each of `files` but the sockets that tranche's hook mounts (`sockets_by_hook`).
+pub(super) fn mount(edits: &mut Edits, files: &[&DriverFile], sockets_by_hook: bool) {
     for file in files {
+        if sockets_by_hook && file.kind == FileKind::Socket {
+            continue;
+        }
         let options = if file.kind == FileKind::Socket {
             &SOCKET
         } else {
@@ -44,6 +48,16 @@ pub(super) fn mount(edits: &mut Edits, files: &[&DriverFile]) {
             .mounts
             .insert(file.container.clone(), with_options(&file.host, options));
     }
+}
+
+/// The sockets among `files`.
+pub(super) fn sockets(files: &[&DriverFile]) -> Vec<BoundPath> {
+    let sockets = files.iter().filter(|file| file.kind == FileKind::Socket);
+    let paths = sockets.map(|file| BoundPath {
+        container: file.container.clone(),
+        host: file.host.clone(),
+    });
+    paths.collect()
 }
 
 /// Adds a mount of each file at the place of each link to it, for a specification without a hook that creates links.
@@ -84,16 +98,16 @@ pub(super) fn is_for_loader(file: &DriverFile) -> bool {
         && !file.container.as_str().split('/').any(|part| part == "xorg")
 }
 
-/// `NVIDIA_CTK_LIBCUDA_DIR`: the directories of a container that have 64-bit libraries of exactly this driver, for
-/// programs that load them by path, in the order in which the driver's libraries were searched. The directory of
-/// VDPAU's back end is not one of them, even where the loader's cache names it: NVIDIA's generator does not write it
-/// either.
+/// `NVIDIA_CTK_LIBCUDA_DIR`: the directories of a container that have 64-bit libraries of exactly this driver, or
+/// libcuda by whichever name, for programs that load them by path, in the order in which the driver's libraries were
+/// searched. The directory of VDPAU's back end is not one of them, even where the loader's cache names it: NVIDIA's
+/// generator does not write it either.
 pub(super) fn libcuda_dir(driver: &Driver, files: &[&DriverFile]) -> Option<String> {
     let end = format!(".so.{}", driver.version);
     let is_native = |file: &DriverFile| {
         let name = file.container.file_name();
         matches!(&file.kind, FileKind::Library { class, .. } if *class == ElfClass::Elf64)
-            && name.ends_with(&end)
+            && (name.ends_with(&end) || name.starts_with("libcuda.so."))
             && !name.starts_with("libvdpau_")
     };
     let native = files.iter().filter(|file| is_native(file));

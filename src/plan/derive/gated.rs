@@ -83,9 +83,13 @@ pub(super) fn management(inventory: &Inventory, options: &Options, derived: &mut
 /// Whether a container that manages the host gets `file`. It gets all of the driver's own libraries, because tests of a
 /// driver load them, but no module of an X server, no program that draws and no configuration of graphics.
 fn looks_after(driver: &Driver, file: &DriverFile) -> bool {
-    match file.kind {
-        FileKind::Library { .. } => {
-            file.container.file_name().ends_with(&format!(".so.{}", driver.version))
+    match &file.kind {
+        FileKind::Library { soname, .. } => {
+            let name = file.container.file_name();
+            // Some packages install a library under its SONAME alone. One of graphics may be another project's.
+            let is_under_soname = soname.as_deref().is_some_and(|soname| name.starts_with(soname))
+                && ![DriverCapability::Graphics, DriverCapability::Compat32].contains(&file.capability);
+            (name.ends_with(&format!(".so.{}", driver.version)) || is_under_soname)
                 && !file.container.as_str().split('/').any(|part| part == "xorg")
         }
         FileKind::Binary => ![DriverCapability::Graphics, DriverCapability::Display].contains(&file.capability),

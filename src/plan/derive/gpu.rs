@@ -1,5 +1,6 @@
 //! The devices of a specification of GPUs and MIG devices.
 
+use super::hook::HookOptions;
 use super::select;
 use super::share::Claimer;
 use super::{Derived, DerivedDevice, DeviceChoice, Options, coherence, device, files, hook, node};
@@ -12,7 +13,7 @@ use tranche_core::error::{Error, Kind, Result};
 use tranche_core::types::{CdiKind, ContainerPath, Device, DeviceName};
 
 pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
-    let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
+    let driver = driver_of(inventory)?;
     let catalogue = inventory.catalogue();
     let gpus: Vec<&Gpu> = catalogue.gpus().collect();
     let devices = if options.devices.contains(&DeviceChoice::None) {
@@ -199,7 +200,7 @@ fn take_programs(common: &mut Edits, options: &Options) -> Edits {
 
 /// What every container gets, without devices, and the programs that a container with a share must not have.
 pub(super) fn without_devices(inventory: &Inventory, options: &Options) -> Result<(Derived, Edits)> {
-    let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
+    let driver = driver_of(inventory)?;
     let gpus: Vec<&Gpu> = inventory.catalogue().gpus().collect();
     let mut derived = Derived::new(CdiKind::nvidia_gpu());
     common(inventory, driver, &gpus, options, &mut derived.common);
@@ -220,6 +221,28 @@ fn none() -> Result<DerivedDevice> {
     let mut edits = Edits::default();
     edits.env.insert("NVCT_EMPTY_DEVICE".into(), String::new());
     DerivedDevice::named("none", edits)
+}
+
+/// The driver of `inventory`.
+///
+/// # Errors
+/// Returns an error if the host has none, or none of its libraries: a container would start with the nodes of its GPU,
+/// and its programs would compute without it.
+fn driver_of(inventory: &Inventory) -> Result<&Driver> {
+    let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
+    // Modules of an X server and VDPAU's back end, which programs open by their paths, use other libraries of the
+    // driver.
+    let is_library =
+        |file: &DriverFile| files::is_for_loader(file) && !file.container.file_name().starts_with("libvdpau_");
+    if !driver.files.iter().any(is_library) {
+        let what = format!(
+            "driver {} has no libraries, so there is no device to offer",
+            driver.version
+        );
+        let hint = "install the driver's libraries, or name their directory with --library-search-path";
+        return Err(Error::failed("host", what).hint(hint));
+    }
+    Ok(driver)
 }
 
 pub(super) fn no_driver() -> Error {
@@ -255,7 +278,8 @@ fn common(inventory: &Inventory, driver: &Driver, gpus: &[&Gpu], options: &Optio
 
 /// Mounts and environment for `files`.
 pub(super) fn driver_files(edits: &mut Edits, driver: &Driver, wanted: &[&DriverFile], options: &Options) {
-    files::mount(edits, wanted);
+    let by_hook = options.hook.as_ref().is_some_and(HookOptions::mounts_sockets);
+    files::mount(edits, wanted, by_hook);
     if options.hook.is_none() {
         files::mount_links(edits, wanted);
     }

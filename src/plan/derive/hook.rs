@@ -49,6 +49,16 @@ impl HookOptions {
         self.program() == Program::Tranche
     }
 
+    /// Whether it mounts sockets. Who wants none of its work has them as mounts.
+    pub(super) fn mounts_sockets(&self) -> bool {
+        let parts = [
+            NvidiaHook::CreateSymlinks,
+            NvidiaHook::UpdateLdcache,
+            NvidiaHook::EnableCudaCompat,
+        ];
+        self.is_tranche() && parts.iter().any(|part| self.does(*part))
+    }
+
     fn does(&self, part: NvidiaHook) -> bool {
         !self.disabled.contains(&part)
     }
@@ -118,6 +128,9 @@ fn prepare(hook: &HookOptions, work: &Work<'_>) -> Option<HookEdit> {
         call.by_path = all.filter_map(|(name, node)| ByPath::new(name, node.clone())).collect();
         call.by_path.sort();
         call.by_path.dedup();
+    }
+    if hook.mounts_sockets() {
+        call.sockets = files::sockets(work.files);
     }
     if hook.does(NvidiaHook::UpdateLdcache) {
         call.ldcache_dirs = files::library_dirs(work.files).into_iter().collect();
@@ -216,7 +229,7 @@ fn links(files: &[&DriverFile]) -> Vec<Link> {
 /// library that an argument cannot carry is left out, and the hook then looks into the file.
 fn libraries(files: &[&DriverFile]) -> Vec<KnownLibrary> {
     let known = |file: &&DriverFile| {
-        let FileKind::Library { soname, class } = &file.kind else {
+        let FileKind::Library { soname, class, .. } = &file.kind else {
             return None;
         };
         KnownLibrary::new(*class, file.container.clone(), soname.as_deref())

@@ -1,7 +1,10 @@
 //! Which devices a specification has, and what they are called.
 
 use super::{DeviceChoice, NameStrategy, Options};
-use crate::inventory::{Catalogue, Degraded, HostDevice, Inventory, Warning};
+use crate::inventory::{
+    Catalogue, Degraded, Driver, DriverCapability, HostDevice, Inventory, LIBCUDA, PlatformKind, Warning,
+};
+use std::collections::BTreeSet;
 use tranche_core::error::Result;
 use tranche_core::types::{DeviceName, DeviceSelector};
 
@@ -28,20 +31,38 @@ pub(super) fn chosen<'a>(catalogue: &Catalogue<'a>, choices: &[DeviceChoice]) ->
     Ok(found)
 }
 
-/// What keeps `inventory` from being complete for a specification of `choices`. A device that is lost does not matter
-/// to a specification of others; a file of the driver is missing from every device.
-pub fn missing_from<'a>(inventory: &'a Inventory, choices: &[DeviceChoice]) -> Vec<&'a Degraded> {
+/// What keeps `inventory` from being complete for a specification of `choices` for containers with `capabilities`. A
+/// device that is lost does not matter to a specification of others; a file of the driver is missing from every device.
+pub fn missing_from(
+    inventory: &Inventory,
+    choices: &[DeviceChoice],
+    capabilities: &BTreeSet<DriverCapability>,
+) -> Vec<Degraded> {
     let is_for_all = choices.is_empty() || choices.contains(&DeviceChoice::All);
+    let computes = capabilities.contains(&DriverCapability::Compute);
     let catalogue = inventory.catalogue();
     let is_missing = |degraded: &&Degraded| match degraded {
         Degraded::Device { device, .. } => is_for_all || choices.iter().any(|one| concerns(device, one, &catalogue)),
+        // libcuda, which who only draws does not need.
+        Degraded::Library { .. } => computes,
         Degraded::Nvml { .. }
         | Degraded::NoLibraries { .. }
-        | Degraded::Library { .. }
         | Degraded::Lost { .. }
+        | Degraded::ControlNode { .. }
         | Degraded::NoGpu { .. } => true,
     };
-    inventory.degraded.iter().filter(is_missing).collect()
+    let mut missing: Vec<Degraded> = inventory.degraded.iter().filter(is_missing).cloned().collect();
+    // A machine that only draws is complete, unless somebody asks for more by name.
+    let asks = computes && capabilities.len() < DriverCapability::ALL.len();
+    let lacks_libcuda = |driver: &Driver| driver.library(LIBCUDA).is_none();
+    let libcuda = Degraded::Library {
+        soname: LIBCUDA.to_owned(),
+    };
+    let is_linux = inventory.platform.kind == PlatformKind::Linux;
+    if asks && is_linux && inventory.driver.as_ref().is_some_and(lacks_libcuda) && !missing.contains(&libcuda) {
+        missing.push(libcuda);
+    }
+    missing
 }
 
 /// Whether a specification of `choice` lacks something because the device called `label` (`gpu 2`, `gpu 0:1`,

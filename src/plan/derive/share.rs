@@ -6,7 +6,8 @@ use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{Priority, WholeDevice};
 use crate::share::{DirectoryInContainer, Plan, SplitDevice};
 use std::collections::BTreeSet;
-use tranche_core::call::{ClaimCall, InServiceCall, OwnNode, ReleaseCall, Siblings};
+use std::sync::Arc;
+use tranche_core::call::{BoundPath, ClaimCall, InServiceCall, ReleaseCall, Siblings};
 use tranche_core::error::Result;
 use tranche_core::ledger::OutOfService;
 use tranche_core::types::{CdiKind, DeviceKey, DeviceName, HostPath, Part, Promise, Subject, WaitTime};
@@ -19,7 +20,7 @@ const LOCKING: u32 = 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sharing {
     /// Which devices are split, and how.
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
     /// Devices of which a part is held under an earlier policy. If the plan does not split such a device, its names
     /// claim all of it, so that no container gets a device of which another holds a share.
     pub held: BTreeSet<DeviceKey>,
@@ -174,8 +175,8 @@ impl<'a> Claimer<'a> {
         // Replicas differ in nothing that a container sees, so one device serves all of them: its hook picks a free
         // one.
         let any = split.replica().map(|share| (Part::Any, share));
-        let named = self.sharing.plan.named_shares(split).iter();
-        let named = named.map(|share| (Part::Share(share.name.clone()), share));
+        let named = self.sharing.plan.named_shares(split);
+        let named = named.filter_map(|name| split.share(&name).map(|share| (Part::Share(name), share)));
         let mut devices = Vec::new();
         for (part, share) in any.into_iter().chain(named) {
             let promise = split.promise(share);
@@ -216,7 +217,7 @@ impl<'a> Claimer<'a> {
         if inside.daemon.is_some() {
             let nodes = edits.nodes.iter();
             let own = nodes.filter(|(path, _)| path.as_str().starts_with("/dev/nvidia"));
-            let own = own.map(|(path, node)| OwnNode {
+            let own = own.map(|(path, node)| BoundPath {
                 container: path.clone(),
                 host: node.host.clone(),
             });
@@ -231,6 +232,6 @@ impl<'a> Claimer<'a> {
 fn siblings(split: &SplitDevice) -> Siblings {
     match split.replicas() {
         1.. => Siblings::Replicas(split.replicas()),
-        0 => Siblings::Named(split.shares.iter().map(|share| share.name.to_string()).collect()),
+        0 => Siblings::Named(split.shares.names().map(|name| name.to_string()).collect()),
     }
 }

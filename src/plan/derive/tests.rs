@@ -45,6 +45,7 @@ fn library() -> FileKind {
     FileKind::Library {
         soname: None,
         class: ElfClass::Elf64,
+        own_version: false,
     }
 }
 
@@ -265,15 +266,16 @@ fn files_become_mounts_and_one_hook() {
     let common = &derived.common;
     assert_eq!(common.env["NVIDIA_CTK_LIBCUDA_DIR"], "/usr/lib64");
     assert_eq!(common.env["NVIDIA_VISIBLE_DEVICES"], "void");
-    let socket = &common.mounts[&ContainerPath::new("/run/nvidia-persistenced/socket").unwrap()];
-    assert!(!socket.options.contains(&"ro".into()) && socket.options.contains(&"noexec".into()));
+    let socket = ContainerPath::new("/run/nvidia-persistenced/socket").unwrap();
+    assert!(!common.mounts.contains_key(&socket));
     let [hook] = common.hooks.as_slice() else {
         panic!("{:?}", common.hooks)
     };
     assert_eq!(
         hook.args.join(" "),
         "tranche-oci hook prepare --link libcuda.so.1::/usr/lib64/libcuda.so \
-         --link libcuda.so.550.54.15::/usr/lib64/libcuda.so.1 --by-path pci-0000:00:00.0-card::/dev/dri/card0 \
+         --link libcuda.so.550.54.15::/usr/lib64/libcuda.so.1 --socket /run/nvidia-persistenced/socket \
+         --by-path pci-0000:00:00.0-card::/dev/dri/card0 \
          --ldcache-dir /usr/lib64 --ldcache-dir /usr/lib64/vdpau \
          --library 64::/usr/lib64/libGLX_nvidia.so.550.54.15 --library 64::/usr/lib64/libcuda.so.550.54.15 \
          --library 64::/usr/lib64/vdpau/libvdpau_nvidia.so.550.54.15 --driver-version 550.54.15"
@@ -296,18 +298,28 @@ fn parts_of_a_hook_can_be_left_out() {
     };
     assert_eq!(
         with(Some(hook.clone())).hooks[0].args[3..],
-        ["--driver-version", "550.54.15"]
+        [
+            "--socket",
+            "/run/nvidia-persistenced/socket",
+            "--driver-version",
+            "550.54.15"
+        ]
     );
     hook.disabled.insert(NvidiaHook::UpdateApplicationProfile);
     assert_eq!(
-        with(Some(hook.clone())).hooks[0].args[5..],
+        with(Some(hook.clone())).hooks[0].args[7..],
         ["--skip", "update-application-profile"]
     );
     hook.disabled.insert(NvidiaHook::EnableCudaCompat);
-    assert_eq!(with(Some(hook)).hooks, [], "a hook with nothing to do is left out");
+    let without = with(Some(hook));
+    assert_eq!(without.hooks, [], "a hook with nothing to do is left out");
 
     let bare = with(None);
     assert_eq!(bare.hooks, []);
+    for edits in [&without, &bare] {
+        let socket = &edits.mounts[&ContainerPath::new("/run/nvidia-persistenced/socket").unwrap()];
+        assert!(!socket.options.contains(&"ro".into()) && socket.options.contains(&"noexec".into()));
+    }
     let link = &bare.mounts[&ContainerPath::new("/usr/lib64/libcuda.so.1").unwrap()];
     assert_eq!(link.host.as_str(), "/usr/lib64/libcuda.so.550.54.15");
 
@@ -397,7 +409,27 @@ fn gated_modes_have_their_own_kind() {
     assert_eq!(all.kind.to_string(), "management.nvidia.com/gpu");
     assert!(nodes(&all, "all").contains(&"/dev/nvidia7"));
     let mounts: Vec<&str> = all.common.mounts.keys().map(ContainerPath::file_name).collect();
-    assert_eq!(mounts.len(), 5, "no configuration of graphics: {mounts:?}");
+    assert_eq!(mounts.len(), 4, "no configuration of graphics: {mounts:?}");
+    // A library of the driver may be installed under its SONAME alone. One of graphics may then be of another package.
+    let mut plain = inventory.clone();
+    let files = &mut plain.driver.as_mut().unwrap().files;
+    for (name, capability) in [
+        ("libnvidia-nvvm.so.4", DriverCapability::Compute),
+        ("libnvidia-egl-gbm.so.1", DriverCapability::Graphics),
+    ] {
+        let kind = FileKind::Library {
+            soname: Some(name.into()),
+            class: ElfClass::Elf64,
+            own_version: false,
+        };
+        files.push(file(&format!("/usr/lib64/{name}"), kind, capability, &[]));
+    }
+    let all = derive(&plain, &mode(Mode::Management)).unwrap();
+    let mounts: Vec<&str> = all.common.mounts.keys().map(ContainerPath::file_name).collect();
+    assert!(
+        mounts.contains(&"libnvidia-nvvm.so.4") && !mounts.contains(&"libnvidia-egl-gbm.so.1"),
+        "{mounts:?}"
+    );
 
     let one = Options {
         devices: vec!["channel3".parse().unwrap()],
@@ -450,7 +482,7 @@ mod shares {
         let options = Options {
             names: vec![NameStrategy::Index],
             sharing: Some(Sharing {
-                plan: crate::share::plan(&policy, &inventory).unwrap(),
+                plan: crate::share::plan(&policy, &inventory).unwrap().into(),
                 held: BTreeSet::new(),
                 out_of_service,
                 state_dir: HostPath::new("/run/tranche").unwrap(),
@@ -498,11 +530,7 @@ mod shares {
     #[test]
     fn names_without_a_claim_get_a_hook_that_refuses_while_the_device_is_out_of_service() {
         let out = |number: u32, from: u64| OutOfService {
-            drained: vec![Outage {
-                device: DeviceKey::whole(gpu(number, number).uuid),
-                from,
-                reason: None,
-            }],
+            drained: vec![Outage::new(DeviceKey::whole(gpu(number, number).uuid), from, None)],
             ..OutOfService::default()
         };
         let hook = |number: u32| {

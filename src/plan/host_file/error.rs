@@ -3,6 +3,7 @@
 use super::HostSource;
 use std::path::PathBuf;
 use tranche_core::error::Error;
+use tranche_core::sealed::SealedError;
 
 /// Why `host.json` cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +29,7 @@ pub enum HostFileError {
         path: PathBuf,
         /// What is wrong with it.
         #[source]
-        error: serde_json::Error,
+        error: SealedError,
     },
     /// The file no longer describes the host.
     #[error("{}: is out of date, because {}; run tranche cdi refresh", path.display(), changed.change())]

@@ -6,6 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use tranche_core::call::NvidiaHook;
+use tranche_core::sealed;
 
 /// The file of a built-in host whose GPUs are split.
 fn host_file(sources: Vec<HostSource>) -> HostFile {
@@ -21,10 +22,17 @@ fn host_file(sources: Vec<HostSource>) -> HostFile {
         inventory,
         plan,
         runtime: RuntimeSettings::default(),
+        wrong_policy: None,
         hook: HostPath::new("/usr/bin/tranche-oci").unwrap(),
         arguments: vec!["--driver-root=/run/nvidia/driver".to_owned()],
         sources,
     }
+}
+
+/// The text of the file without checksums: as the program before them wrote it, and for tests that edit it.
+fn unsealed(file: &HostFile) -> String {
+    let text = file.text().unwrap();
+    seal::open(text.as_bytes()).unwrap().into_owned()
 }
 
 /// A state directory with this file.
@@ -57,18 +65,21 @@ fn equal_replicas_are_a_number_in_the_file() {
         assert_eq!(HostFile::load(written(&file).path()).unwrap(), file);
         file.text().unwrap().len()
     };
-    let (two, many) = (size("replicas: 2"), size("replicas: 1024"));
-    assert!(many < two + 16, "{two} bytes with 2 replicas, {many} with 1024");
+    let (two, many) = (size("replicas: 2"), size("replicas: 4294967294"));
+    assert!(
+        many < two + 16,
+        "{two} bytes with 2 replicas, {many} with all that a number can say"
+    );
 }
 
 #[test]
 fn replicas_that_no_plan_has_are_damage() {
-    let text = divided("replicas: 4").text().unwrap();
-    let replicas = text.find("\"replicas\":{").unwrap();
-    let count = replicas + text[replicas..].find(":4}").unwrap();
-    for number in ["0", "1", "1025", "4294967295"] {
+    let text = unsealed(&divided("replicas: 4"));
+    for number in ["0", "1", "-1", "4294967296"] {
         let state = tempfile::tempdir().unwrap();
-        let text = format!("{}:{number}}}{}", &text[..count], &text[count + 3..]);
+        let counted = text.replace("\"count\":4,", &format!("\"count\":{number},"));
+        assert!(counted != text);
+        let text = counted;
         fs::write(state.path().join(NAME), text).unwrap();
         let error = HostFile::load(state.path()).unwrap_err();
         assert!(matches!(error, HostFileError::Damaged { .. }), "{number}: {error}");
@@ -87,12 +98,13 @@ fn the_first_line_has_the_settings_and_nothing_that_grows() {
         program: String,
         runtime: RuntimeSettings,
     }
+    assert!(sealed::is_sealed(std::str::from_utf8(&line).unwrap()));
     let expected = Line {
         version: VERSION,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         runtime: RuntimeSettings::default(),
     };
-    assert_eq!(serde_json::from_slice::<Line>(&line).unwrap(), expected);
+    assert_eq!(sealed::parse::<Line>(&line).unwrap(), expected);
 }
 
 /// Written by the version of tranche before the settings had a line of their own.
@@ -106,6 +118,44 @@ fn a_file_of_the_first_form_can_be_written_again_and_its_settings_are_read() {
     assert!(matches!(error, HostFileError::OtherVersion { .. }), "{error}");
     assert!(error.repaired_by().is_some());
     assert_eq!(head(FIRST_FORM.as_bytes()).unwrap(), FIRST_FORM.trim_end().as_bytes());
+}
+
+/// Whatever bit changes: the file is refused, or has the same content.
+#[test]
+fn a_changed_bit_is_noticed() {
+    let file = host_file(Vec::new());
+    let state = written(&file);
+    let path = state.path().join(NAME);
+    let bytes = fs::read(&path).unwrap();
+    let line =
+        |bytes: &[u8]| sealed::parse::<serde_json::Value>(&head(bytes).unwrap()).map(|line| line["runtime"].clone());
+    let settings = line(&bytes).unwrap();
+    // Each byte of the first line and around it, and some of the rest, in another of its bits.
+    let begin = head(&bytes[..]).unwrap().len() + 64;
+    for at in (0..begin)
+        .chain((begin..bytes.len()).step_by(509))
+        .chain(bytes.len() - 4..bytes.len())
+    {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        fs::write(&path, &changed).unwrap();
+        match HostFile::load(state.path()) {
+            Err(HostFileError::Damaged { .. } | HostFileError::OtherVersion { .. }) => {}
+            // Only the white space at the end.
+            other => assert!(at + 1 == bytes.len() && other.unwrap() == file, "byte {at}"),
+        }
+        if let Ok(read) = line(&changed) {
+            assert_eq!(read, settings, "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn a_file_without_checksums_is_read() {
+    let file = host_file(Vec::new());
+    let state = tempfile::tempdir().unwrap();
+    fs::write(state.path().join(NAME), unsealed(&file)).unwrap();
+    assert_eq!(HostFile::load(state.path()).unwrap(), file);
 }
 
 #[test]
@@ -125,8 +175,7 @@ fn a_file_that_is_missing_damaged_or_of_another_version_can_be_written_again() {
     assert!(matches!(read(), HostFileError::Missing { path: of } if of == path));
     let none = HostFile::read(&state.path().join("missing/state")).unwrap_err();
     assert!(matches!(none, HostFileError::Missing { .. }));
-    let text = host_file(Vec::new()).text().unwrap();
-    let text = text.trim_end();
+    let text = unsealed(&host_file(Vec::new()));
     for damaged in [
         "",
         "{}",

@@ -152,6 +152,18 @@ impl<'a> Catalogue<'a> {
             .ok_or_else(|| Error::usage(format!("device {selector}"), "not found").hint(self.instead_of(selector)))
     }
 
+    /// As [`Catalogue::get`], where the case of the letters of a UUID does not count.
+    ///
+    /// # Errors
+    /// As [`Catalogue::get`].
+    pub fn get_in_any_case(&self, selector: &DeviceSelector) -> Result<HostDevice<'a>> {
+        let text = selector.to_string();
+        let is_it = |form: &String| form.eq_ignore_ascii_case(&text);
+        let found = self.find(selector);
+        let found = found.or_else(|| self.all().find(|device| device.in_form_of(selector).iter().any(is_it)));
+        found.map_or_else(|| self.get(selector), Ok)
+    }
+
     /// The device with the indices of a plan that was made from this inventory.
     pub fn at(&self, device: Device) -> Option<HostDevice<'a>> {
         self.all().find(|one| one.device() == device)
@@ -188,6 +200,28 @@ mod tests {
             .get(&selector.parse().unwrap())
             .unwrap_err()
             .to_string()
+    }
+
+    #[test]
+    fn the_case_of_a_uuid_counts_only_where_it_is_said_to() {
+        let inventory = crate::sim::open("dgx-a100-mig").unwrap();
+        let catalogue = inventory.catalogue();
+        let with_uuid = catalogue.all().filter_map(|device| Some((device, device.uuid()?)));
+        for (device, uuid) in with_uuid {
+            let (prefix, rest) = uuid.split_at(4);
+            let upper = format!("{prefix}{}", rest.to_ascii_uppercase());
+            assert!(upper != uuid);
+            let upper = upper.parse().unwrap();
+            assert_eq!(catalogue.get_in_any_case(&upper).unwrap().key(), device.key());
+            assert!(catalogue.find(&upper).is_none());
+        }
+        let unknown = catalogue.get_in_any_case(&"GPU-12345678".parse().unwrap());
+        assert!(
+            unknown
+                .unwrap_err()
+                .to_string()
+                .starts_with("device GPU-12345678: not found")
+        );
     }
 
     #[test]

@@ -38,6 +38,11 @@ pub enum Degraded {
         /// Their names, without directories.
         files: Vec<String>,
     },
+    /// A driver without a node that every container needs beside those of its GPUs.
+    ControlNode {
+        /// The node, as a container names it.
+        path: String,
+    },
     /// A driver without a GPU.
     NoGpu {
         /// What shows that there is a driver: a path.
@@ -59,6 +64,7 @@ impl fmt::Display for Degraded {
                     some(files)
                 )
             }
+            Self::ControlNode { path } => write!(f, "{path} is not the driver's node, or is missing"),
             Self::NoGpu { shown_by } => write!(f, "{shown_by} shows a driver, but no GPU was found"),
         }
     }

@@ -30,11 +30,15 @@ impl Driver {
     }
 }
 
+/// The SONAME of the library without which no container computes.
+pub const LIBCUDA: &str = "libcuda.so.1";
+
 /// One file of the driver, and where it belongs in a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriverFile {
-    /// On the host, as the engine must name it, all links resolved.
+    /// On the host, as the engine must name it, all links resolved. Of a library with a version of its own, this is the
+    /// link with its SONAME, which stays when the package is updated.
     pub host: HostPath,
     /// In a container.
     pub container: ContainerPath,
@@ -47,6 +51,18 @@ pub struct DriverFile {
     pub links: Vec<Link>,
 }
 
+impl DriverFile {
+    /// Whether a container may start without it when it is gone. The libraries with the driver's version stay as long
+    /// as the driver does; programs and configuration may be in packages of their own, and daemons come and go.
+    pub fn is_optional(&self) -> bool {
+        match self.kind {
+            FileKind::Library { own_version, .. } => own_version,
+            FileKind::Firmware => false,
+            FileKind::Binary | FileKind::Config | FileKind::Socket => true,
+        }
+    }
+}
+
 /// What a file is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type", deny_unknown_fields)]
@@ -57,6 +73,9 @@ pub enum FileKind {
         soname: Option<String>,
         /// Word size.
         class: ElfClass,
+        /// Whether it has a version of its own, because its package may be updated without the driver.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        own_version: bool,
     },
     /// A program.
     Binary,

@@ -4,9 +4,9 @@ use super::{Driver, DriverFile, FileKind, Inventory};
 use std::collections::BTreeSet;
 
 impl Inventory {
-    /// The names of the driver's files that `earlier` had and this inventory lacks, sorted. Sockets are left out,
-    /// because daemons come and go. Another version of the driver may have other files, and so may another machine,
-    /// so nothing is lost if the version changed or if both have no GPU in common.
+    /// The names of the driver's files that `earlier` had and this inventory lacks, sorted. Optional ones are left out:
+    /// their packages and daemons come and go. Another version of the driver may have other files, and so may another
+    /// machine, so nothing is lost if the version changed or if both have no GPU in common.
     pub fn lost_since(&self, earlier: &Self) -> Vec<String> {
         let (Some(now), Some(then)) = (&self.driver, &earlier.driver) else {
             return Vec::new();
@@ -31,7 +31,7 @@ fn names(driver: &Driver) -> BTreeSet<&str> {
 
 fn name(file: &DriverFile) -> Option<&str> {
     match &file.kind {
-        FileKind::Socket => None,
+        _ if file.is_optional() => None,
         FileKind::Library {
             soname: Some(soname), ..
         } => Some(soname),

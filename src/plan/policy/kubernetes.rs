@@ -2,6 +2,7 @@
 
 use super::{DeviceSet, Place};
 use tranche_core::types::ResourceName;
+use tranche_protocol::PodPlacement;
 
 tranche_core::types::words! {
     /// By which interface the kubelet gets a device. A device has one, so that it is never given twice.
@@ -26,6 +27,8 @@ pub struct KubernetesSection {
     pub entries: Vec<KubernetesEntry>,
     /// MIG devices have the resource of whole GPUs: `flags.migStrategy` is `single`.
     pub mig_as_gpus: bool,
+    /// Which device a container of a pod gets; `None` if nothing is said, as in a file with keys of tranche.
+    pub placement: Option<PodPlacement>,
 }
 
 impl Default for KubernetesSection {
@@ -34,6 +37,7 @@ impl Default for KubernetesSection {
             door: Door::DevicePlugin,
             entries: Vec::new(),
             mig_as_gpus: false,
+            placement: None,
         }
     }
 }

@@ -4,8 +4,10 @@ mod config_map;
 mod document;
 mod entry;
 mod fill;
+mod flags;
 mod mig;
 mod misplaced;
+mod peer;
 mod runtime;
 mod sections;
 mod sharing;
@@ -18,9 +20,11 @@ use super::{Door, KubernetesEntry, KubernetesSection, Placed, Policy, RuntimeMod
 use crate::yaml::{Node, TextOrigin, Value};
 use document::Document;
 use fill::{Filler, nearest};
-use sections::{FlagsSection, KubernetesDevices, KubernetesFields, Top};
+use flags::Flags;
+use sections::{KubernetesDevices, KubernetesFields, Top};
 use std::path::Path;
 use tranche_core::error::{Error, Result};
+use tranche_protocol::PodPlacement;
 
 /// Where a policy is looked for if nobody names one.
 pub const DEFAULT_FILE: &str = "/etc/tranche/config.yaml";
@@ -80,17 +84,25 @@ pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
         return Err(Error::usage(version.place.of(file), what).hint("write version: v1"));
     }
     misplaced::check(&document, &root)?;
-    let mig_too = without_effect(&document, &root, &mut warnings)?;
+    let flags = without_effect(&document, &root, &mut warnings)?;
     let mut policy = match top.sharing {
-        Some(sharing) => sharing::read(file, sharing, mig_too, &mut warnings)?,
+        Some(sharing) => sharing::read(file, sharing, flags.mig_too, &mut warnings)?,
         None => Policy {
             file: file.to_owned(),
             ..Policy::default()
         },
     };
+    let section = top.kubernetes.map(kubernetes).unwrap_or_default();
+    // The plugin's word, or its default in a file of the plugin. Where nothing is shared, it says nothing.
+    let default = || peer::is_of_the_plugin(&root).then_some(PodPlacement::Distributed);
+    let of_plugin = match policy.splits.is_empty() {
+        true => None,
+        false => flags.placement.or_else(default),
+    };
     policy.kubernetes = KubernetesSection {
-        mig_as_gpus: mig_too,
-        ..top.kubernetes.map(kubernetes).unwrap_or_default()
+        mig_as_gpus: flags.mig_too,
+        placement: section.placement.or(of_plugin),
+        ..section
     };
     if let Some(section) = top.mig {
         policy.mig_layouts = mig::layouts(file, section.layout)?;
@@ -119,6 +131,7 @@ fn kubernetes(fields: KubernetesFields) -> KubernetesSection {
     };
     KubernetesSection {
         door: fields.door.unwrap_or(Door::DevicePlugin),
+        placement: fields.placement,
         entries: fields.devices.into_iter().map(entry).collect(),
         ..KubernetesSection::default()
     }
@@ -136,22 +149,18 @@ pub fn mode_without_effect(file: &str, mode: RuntimeMode) -> Option<String> {
     ))
 }
 
-/// Warns of the keys at the top that have no effect. Returns whether `nvidia.com/gpu` means MIG devices too, which is
-/// the effect of `flags`.
-fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<String>) -> Result<bool> {
-    let mut mig_too = false;
+/// Warns of the keys at the top that have no effect. Returns what `flags` says.
+fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<String>) -> Result<Flags> {
+    let mut flags = Flags::default();
     let Value::Map(entries) = &root.value else {
-        return Ok(mig_too);
+        return Ok(flags);
     };
     for (key, value) in entries {
         let name = key.value.text().unwrap_or_default();
         let mut warn = |what: String| warnings.push(format!("{}: {what}", document.place(key).of(document.file)));
         match name.to_ascii_lowercase().as_str() {
             "version" | "sharing" | "runtime" | "kubernetes" | "mig" => {}
-            "flags" => {
-                warn("flags is for NVIDIA's device plugin in Kubernetes; migStrategy alone has an effect here".into());
-                mig_too = mig_strategy_is_single(document, value, warnings)?;
-            }
+            "flags" => flags = flags::read(document, value, warnings)?,
             "resources" => warn(
                 "resources names resources of Kubernetes, and NVIDIA's plugin ignores it too; it has no effect here"
                     .into(),
@@ -164,27 +173,7 @@ fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<Strin
             }
         }
     }
-    Ok(mig_too)
-}
-
-/// Whether `nvidia.com/gpu` means MIG devices too. The plugin then requires that all GPUs of a machine are alike; here
-/// it means every device on which work can run.
-fn mig_strategy_is_single(document: &Document<'_>, flags: &Node, warnings: &mut Vec<String>) -> Result<bool> {
-    if !matches!(flags.value, Value::Map(_)) {
-        return Ok(false);
-    }
-    let FlagsSection { mig_strategy } = Filler::of(document, flags, "flags").fill()?;
-    let Some(strategy) = mig_strategy else {
-        return Ok(false);
-    };
-    if !matches!(strategy.value.as_str(), "none" | "single" | "mixed" | "") {
-        warnings.push(format!(
-            "{}: migStrategy: \"{}\" is unknown and has no effect; write none, single or mixed",
-            strategy.place.of(document.file),
-            strategy.value
-        ));
-    }
-    Ok(strategy.value == "single")
+    Ok(flags)
 }
 
 #[cfg(test)]
@@ -217,8 +206,108 @@ mod tests {
         assert_eq!(split.devices, DeviceSet::All);
         assert_eq!(split.kind.to_string(), "nvidia.com/gpu.shared");
         assert!(split.fail_requests_greater_than_one);
-        assert_eq!(read.warnings.len(), 1);
-        assert!(read.warnings[0].starts_with("c.yaml:2:"), "{:?}", read.warnings);
+        assert_eq!(read.warnings, [""; 0]);
+    }
+
+    /// Which device a container of a pod gets: NVIDIA's default in a file of NVIDIA's plugin, and the word of either.
+    #[test]
+    fn a_file_of_the_plugin_distributes_as_the_plugin_does() {
+        let sharing =
+            "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 4}\n";
+        let flag = |policy: &str| format!("flags: {{plugin: {{sharedDevicesAllocationPolicy: {policy}}}}}\n{sharing}");
+        let own = |more: &str| format!("{sharing}{more}");
+        for (text, expected) in [
+            // Whole GPUs are not placed.
+            ("version: v1\n".to_owned(), None),
+            (sharing.to_owned(), Some(PodPlacement::Distributed)),
+            (
+                sharing.replace("timeSlicing", "TIMESLICING"),
+                Some(PodPlacement::Distributed),
+            ),
+            (flag("packed"), Some(PodPlacement::Packed)),
+            (flag("distributed"), Some(PodPlacement::Distributed)),
+            // Keys of tranche: its own default, which the kubelet's plugin has.
+            (own("  placement: packed\n"), None),
+            (own("kubernetes: {door: dra}\n"), None),
+            (own("  mps:\n"), Some(PodPlacement::Distributed)),
+            (own("  dedicated: {devices: [1]}\n"), None),
+            (sharing.replace("resources:", "interval: short\n    resources:"), None),
+            (sharing.replace("replicas: 4", "shares: [{name: a}]"), None),
+            (flag("packed") + "  wait: 1s\n", Some(PodPlacement::Packed)),
+            (own("kubernetes: {placement: spread}\n"), Some(PodPlacement::Spread)),
+            (
+                flag("packed") + "kubernetes: {placement: distributed}\n",
+                Some(PodPlacement::Distributed),
+            ),
+        ] {
+            let read = parse("c.yaml", &text).unwrap();
+            assert_eq!(
+                (read.policy.kubernetes.placement, read.warnings),
+                (expected, Vec::new()),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            complaint(&flag("best")),
+            "c.yaml:1:49: sharedDevicesAllocationPolicy: \"best\" is unknown; write distributed or packed"
+        );
+    }
+
+    #[test]
+    fn a_flag_without_an_effect_is_named_with_what_would_have_one() {
+        let warned = |flags: &str| {
+            parse("c.yaml", &format!("version: v1\nflags: {flags}\n"))
+                .unwrap()
+                .warnings
+        };
+        assert_eq!(
+            warned("{migStrategy: mixed, failOnInitError: true, plugin: {passDeviceSpecs: true}}"),
+            [
+                "c.yaml:2:8: flags: without an effect here: failOnInitError, plugin.passDeviceSpecs; they are for NVIDIA's \
+              device plugin and feature discovery"
+            ]
+        );
+        for (flags, says) in [
+            (
+                "{renameByDefault: true}",
+                "c.yaml:2:9: renameByDefault has no effect below flags: it belongs to sharing.timeSlicing or sharing.mps; \
+                 write it there, on a line of its own beside resources",
+            ),
+            (
+                "{plugin: {FailRequestsGreaterThanOne: true}}",
+                "failRequestsGreaterThanOne has no effect below flags: it belongs to sharing.timeSlicing",
+            ),
+            (
+                "{migStrateg: none}",
+                "flags: \"migStrateg\" is unknown and has no effect; did you mean migStrategy?",
+            ),
+            ("{zzz: 1}", "flags: \"zzz\" is unknown and has no effect"),
+        ] {
+            let all = warned(flags);
+            assert!(all.len() == 1 && all[0].contains(says), "{all:?}");
+        }
+    }
+
+    /// A number that NVIDIA's plugin takes is taken, and MPS alone has a limit: that of its clients.
+    #[test]
+    fn equal_replicas_have_no_limit_of_their_own() {
+        let text = |n: u64, names: &str| {
+            format!(
+                "sharing:\n  names: {names}\n  timeSlicing:\n    resources:\n    - {{name: nvidia.com/gpu, replicas: {n}}}\n"
+            )
+        };
+        for n in [2, 1025, 16_384, 4_294_967_294] {
+            let read = parse("c.yaml", &text(n, "any")).unwrap();
+            assert_eq!(read.policy.splits[0].parts, Parts::Equal(u32::try_from(n).unwrap()));
+            assert_eq!(read.warnings, [""; 0]);
+        }
+        assert!(complaint(&text(1, "any")).contains("at least 2; for one holder at a time, write it below dedicated"));
+        assert!(complaint(&text(4_294_967_296, "any")).contains("replicas: too many"));
+        assert_eq!(parse("c.yaml", &text(1024, "each")).unwrap().warnings, [""; 0]);
+        assert_eq!(
+            parse("c.yaml", &text(16_384, "each")).unwrap().warnings,
+            ["c.yaml: names: each has no effect on devices with more than 1024 replicas: they have the name any"]
+        );
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! What the policy says about users other than root who wait for shares.
 
+mod limits;
+
+use super::limit_time::LimitTime;
 use crate::queue::{QueueTimes, Served};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -151,13 +154,13 @@ pub struct UserRules {
     pub max_devices: Option<u32>,
     /// For how long the user may hold something.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_hold: Option<WaitTime>,
+    pub max_hold: Option<LimitTime>,
     /// What is done about what is held for longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_limit: Option<AtLimit>,
     /// For how long what the user holds may do nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle: Option<WaitTime>,
+    pub idle: Option<LimitTime>,
     /// What is done about what has done nothing for longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_idle: Option<AtLimit>,
@@ -278,23 +281,21 @@ impl UserPolicy {
         }
     }
 
-    /// A line for each entry that has a key of an earlier version.
+    /// A line for each key of an earlier version, and for each time without a unit.
     pub fn warnings(&self) -> Vec<String> {
-        let groups = self
-            .groups
-            .iter()
-            .map(|(name, rules)| (format!("groups.{name}"), rules));
-        let users = self.users.iter().map(|(name, rules)| (format!("users.{name}"), rules));
-        let everybody = std::iter::once(("default".to_owned(), &self.everybody));
-        let entries = everybody.chain(groups).chain(users);
-        let warning = |(entry, rules): (String, &UserRules)| {
-            let what = match rules.weight? {
-                0 => "weight: 0 is served: last; write that",
-                _ => "weight has no effect, because it made no difference that a user would notice; remove it",
-            };
-            Some(format!("sharing.users.{entry}: {what}"))
+        let warnings = |(entry, rules): (String, &UserRules)| {
+            let of_entry = rules.warnings().into_iter();
+            of_entry.map(|what| format!("{entry}: {what}")).collect::<Vec<_>>()
         };
-        entries.filter_map(warning).collect()
+        self.entries().flat_map(warnings).collect()
+    }
+
+    /// Each entry with its name: `sharing.users.groups.phd`.
+    fn entries(&self) -> impl Iterator<Item = (String, &UserRules)> {
+        let named = |place: &'static str| move |(name, rules)| (format!("sharing.users.{place}.{name}"), rules);
+        let everybody = std::iter::once(("sharing.users.default".to_owned(), &self.everybody));
+        let groups = self.groups.iter().map(named("groups"));
+        everybody.chain(groups).chain(self.users.iter().map(named("users")))
     }
 
     /// Whether it limits for how long anybody may hold something, used or not.
@@ -338,6 +339,30 @@ impl OfUser<'_> {
 }
 
 impl UserRules {
+    fn warnings(&self) -> Vec<String> {
+        let weight = self.weight.map(|weight| match weight {
+            0 => "weight: 0 is served: last; write that".to_owned(),
+            _ => "weight has no effect, because it made no difference that a user would notice; remove it".to_owned(),
+        });
+        let times = [
+            ("maxHold", self.max_hold, "atLimit", self.at_limit),
+            ("idle", self.idle, "atIdle", self.at_idle),
+        ];
+        let times = times.into_iter().filter_map(|(name, time, at_name, at)| {
+            let time = time.filter(|time| !time.has_unit)?;
+            let seconds = time.time.get().as_secs();
+            let ends = match at {
+                Some(AtLimit::End) => format!(", and {at_name}: end only warns until then"),
+                _ => String::new(),
+            };
+            Some(format!(
+                "{name}: {seconds} has no unit and means {}; write {seconds}s, {seconds}m or {seconds}h{ends}",
+                time.time
+            ))
+        });
+        weight.into_iter().chain(times).collect()
+    }
+
     /// Refuses what contradicts itself.
     fn check(&self) -> Result<(), String> {
         for (name, most, at_name, at) in [
@@ -345,7 +370,7 @@ impl UserRules {
             ("idle", self.idle, "atIdle", self.at_idle),
         ] {
             match (most, at) {
-                (Some(most), _) if most.is_zero() => {
+                (Some(most), _) if most.time.is_zero() => {
                     return Err(format!("{name} is 0s, and would end what has just begun"));
                 }
                 (None, Some(_)) => return Err(format!("{at_name} has no effect without {name}")),
@@ -353,14 +378,15 @@ impl UserRules {
             }
         }
         if let (Some(idle), Some(AtLimit::End)) = (self.idle, self.at_idle)
-            && idle < SHORTEST_IDLE
+            && idle.has_unit
+            && idle.time < SHORTEST_IDLE
         {
             return Err(format!(
                 "idle is {idle}; with atIdle: end it is at least {SHORTEST_IDLE}, because work also loads data and compiles"
             ));
         }
         if let (Some(idle), Some(hold)) = (self.idle, self.max_hold)
-            && idle > hold
+            && idle.time > hold.time
         {
             return Err(format!("idle is {idle}, and more than maxHold, which is {hold}"));
         }
@@ -385,9 +411,11 @@ impl UserRules {
         self.limit(self.idle, self.at_idle)
     }
 
-    fn limit(&self, most: Option<WaitTime>, at_limit: Option<AtLimit>) -> Option<TimeLimit> {
+    fn limit(&self, most: Option<LimitTime>, at_limit: Option<AtLimit>) -> Option<TimeLimit> {
+        let LimitTime { time: most, has_unit } = most?;
+        let at_limit = at_limit.filter(|at| has_unit || *at != AtLimit::End);
         Some(TimeLimit {
-            most: most?,
+            most,
             at_limit: at_limit.unwrap_or(AtLimit::Warn),
             grace: self.grace.unwrap_or(GRACE),
         })
@@ -410,142 +438,4 @@ impl UserRules {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rules(served: Served) -> UserRules {
-        UserRules {
-            served: Some(served),
-            ..UserRules::default()
-        }
-    }
-
-    #[test]
-    fn a_user_s_own_entry_counts_before_the_groups_and_these_before_everybody() {
-        let waits = |waits| UserRules {
-            waits: Some(waits),
-            ..UserRules::default()
-        };
-        let policy = UserPolicy {
-            everybody: UserRules {
-                max_wait: Some(WaitTime::seconds(9)),
-                ..rules(Served::Usual)
-            },
-            groups: [
-                ("phd", rules(Served::Last)),
-                ("staff", rules(Served::Usual)),
-                ("guest", waits(1)),
-            ]
-            .map(|(name, rules)| (name.to_owned(), rules))
-            .into(),
-            users: [("ann".to_owned(), rules(Served::Last))].into(),
-        };
-        let of = |name, groups: &[&str]| {
-            let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
-            policy.rules_of(name, &groups)
-        };
-        assert_eq!(of(Some("bob"), &[]).served(), Served::Usual);
-        assert_eq!(of(Some("bob"), &["phd", "other"]).served(), Served::Last);
-        assert_eq!(of(Some("bob"), &["phd", "staff", "other"]).served(), Served::Usual);
-        let ann = of(Some("ann"), &["staff", "guest"]);
-        assert_eq!(
-            (ann.served(), ann.waits(), ann.max_wait()),
-            (Served::Last, 1, Duration::from_secs(9))
-        );
-        assert_eq!(of(None, &[]).waits(), 4);
-    }
-
-    #[test]
-    fn a_limit_names_the_entry_that_gives_it() {
-        let shares = |max_shares| UserRules {
-            max_shares: Some(max_shares),
-            ..UserRules::default()
-        };
-        let policy = UserPolicy {
-            everybody: UserRules {
-                max_devices: Some(1),
-                ..shares(2)
-            },
-            groups: [("phd", shares(3)), ("staff", shares(9))]
-                .map(|(name, rules)| (name.to_owned(), rules))
-                .into(),
-            users: [("ann".to_owned(), shares(0))].into(),
-        };
-        let of = |name, groups: &[&str]| {
-            let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
-            let limits = policy.limits_of(name, &groups);
-            [limits.shares, limits.devices].map(|one| one.map(|Sourced { value, from }| format!("{value} {from}")))
-        };
-        let texts = |shares: &str| [Some(shares.to_owned()), Some("1 sharing.users.default".to_owned())];
-        assert_eq!(of(Some("ann"), &["staff"]), texts("0 sharing.users.users.ann"));
-        assert_eq!(
-            of(Some("bob"), &["staff", "phd"]),
-            texts("9 sharing.users.groups.staff")
-        );
-        assert_eq!(of(None, &["other"]), texts("2 sharing.users.default"));
-        assert_eq!(UserPolicy::default().limits_of(Some("ann"), &[]), UserLimits::default());
-    }
-
-    #[test]
-    fn what_contradicts_itself_is_refused_with_its_place() {
-        let read = |text: &str| crate::policy::read::parse("p.yaml", &format!("version: v1\nsharing:\n{text}"));
-        let policy = read(
-            "  users:\n    default: {maxWait: 1s}\n    groups:\n      phd: {served: last}\n    users:\n      ann: {waits: 1}\n",
-        );
-        let policy = policy.unwrap().policy;
-        assert_eq!(policy.users.everybody.max_wait, Some(WaitTime::seconds(1)));
-        assert_eq!(policy.users.groups["phd"], rules(Served::Last));
-        assert_eq!(policy.users.users["ann"].waits, Some(1));
-        for (text, line) in [
-            (
-                "  queue: {reserveFor: 2h}\n",
-                "p.yaml:3:10: queue: reserveFor is 2h, and more than reserveAtMost, which is 1h",
-            ),
-            (
-                "  queue: {halfLife: 1s}\n",
-                "p.yaml:3:10: queue: halfLife is 1s; write at least 1m",
-            ),
-            (
-                "  users:\n    groups:\n      phd: {maxDevices: 3, maxShares: 2}\n",
-                "p.yaml:5:12: groups: maxDevices is 3, and more than maxShares, which is 2: a whole device counts as one share",
-            ),
-            (
-                "  users:\n    default: {maxHold: 0s}\n",
-                "maxHold is 0s, and would end what has just begun",
-            ),
-            (
-                "  users:\n    default: {atLimit: end}\n",
-                "p.yaml:4:14: default: atLimit has no effect without maxHold",
-            ),
-            (
-                "  users:\n    default: {maxHold: 1h, grace: 1s}\n",
-                "grace has no effect without atLimit: end or atIdle: end",
-            ),
-            (
-                "  users:\n    default: {idle: 1h, atLimit: end}\n",
-                "atLimit has no effect without maxHold",
-            ),
-            (
-                "  users:\n    default: {maxHold: 1h, atIdle: end}\n",
-                "atIdle has no effect without idle",
-            ),
-            (
-                "  users:\n    default: {idle: 59m, atIdle: end}\n",
-                "idle is 59m; with atIdle: end it is at least 1h, because work also loads data and compiles",
-            ),
-            (
-                "  users:\n    default: {idle: 9h, maxHold: 8h}\n",
-                "p.yaml:4:14: default: idle is 9h, and more than maxHold, which is 8h",
-            ),
-            ("  users:\n    default: {served: first}\n", "p.yaml:4:23: served: "),
-            (
-                "  users:\n    groups:\n      phd: {weigth: 1}\n",
-                "\"weigth\" is unknown in an entry of sharing.users",
-            ),
-            ("  users: {groups: 3}\n", "names with values"),
-        ] {
-            let refused = tranche_core::error::line(&read(text).unwrap_err());
-            assert!(refused.contains(line), "{refused}");
-        }
-    }
-}
+mod tests;

@@ -1,3 +1,4 @@
+mod both;
 mod invariants;
 mod world;
 
@@ -5,7 +6,7 @@ use super::*;
 use invariants::Watch;
 use proptest::prelude::{prop, prop_assert, proptest};
 use std::collections::BTreeSet;
-use world::{Wanted, World, request_for_both};
+use world::{Wanted, World, request_for_both, user_of};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -13,8 +14,7 @@ const fn seconds(seconds: u64) -> Duration {
 
 fn wanted(user: u32, of: &[usize], number: usize, hold: u64) -> Wanted {
     Wanted {
-        user,
-        served: Served::Usual,
+        requester: user_of(user),
         of: of.to_vec(),
         number,
         hold: seconds(hold),
@@ -45,7 +45,7 @@ fn a_request_for_two_devices_is_served_by_doubling_and_never_by_a_fixed_time() {
 
 #[test]
 fn who_has_held_less_comes_first_and_some_are_served_last() {
-    let mut queue = FairQueue::new(times(10, 100), 1);
+    let mut queue = FairQueue::new(times(10, 100), 1, false);
     let mut used = UsedLately::new(seconds(1000));
     let now = seconds(5000);
     used.add(1, 300.0, now);
@@ -59,7 +59,7 @@ fn who_has_held_less_comes_first_and_some_are_served_last() {
         (14, 2, last),
         (15, 1, Served::Usual),
     ] {
-        queue.join(number, account, served);
+        queue.join(number, Requester::User { account, served });
     }
     // Among those who are served last, arrival counts alone.
     assert_eq!(queue.order(&used, now), [12, 11, 10, 15, 13, 14]);
@@ -76,10 +76,10 @@ fn who_has_held_less_comes_first_and_some_are_served_last() {
 #[test]
 fn a_request_that_was_overtaken_often_is_served_before_those_who_have_held_less() {
     let mut world = World::new(1);
-    let mut queue = FairQueue::new(times(0, 0), 1);
+    let mut queue = FairQueue::new(times(0, 0), 1, false);
     let mut used = UsedLately::new(seconds(1_000_000));
     used.add(0, 1e9, seconds(1));
-    world.held = vec![Some((99, seconds(10)))];
+    world.held = vec![Some((Some(99), seconds(10)))];
     for second in 1..1000 {
         let mut arrivals = Vec::new();
         if second == 1 {
@@ -106,9 +106,9 @@ fn a_request_that_was_overtaken_often_is_served_before_those_who_have_held_less(
 #[test]
 fn who_waits_for_other_devices_is_not_held_up() {
     let mut world = World::new(4);
-    let mut queue = FairQueue::new(times(1000, 1000), 4);
+    let mut queue = FairQueue::new(times(1000, 1000), 4, false);
     let mut used = UsedLately::new(seconds(1000));
-    world.held = vec![Some((9, seconds(500))), None, Some((9, seconds(700))), None];
+    world.held = vec![Some((Some(9), seconds(500))), None, Some((Some(9), seconds(700))), None];
     let arrivals = vec![
         (1, wanted(1, &[0, 1], 2, 10)),
         (2, wanted(2, &[2, 3], 2, 10)),
@@ -128,7 +128,10 @@ fn who_waits_for_other_devices_is_not_held_up() {
     while world.waiting.len() > 2 {
         world.step(seconds(1), &mut queue, &mut used, Vec::new(), true);
     }
-    assert_eq!((world.served[0].wanted.user, world.served[0].at), (1, seconds(500)));
+    assert_eq!(
+        (world.served[0].wanted.requester, world.served[0].at),
+        (user_of(1), seconds(500))
+    );
 }
 
 /// A random day of a small host.
@@ -169,7 +172,7 @@ proptest! {
     fn the_rule_holds_on_random_days(day in days()) {
         let times = times(5, 60);
         let mut world = World::new(day.devices);
-        let mut queue = FairQueue::new(times, day.devices);
+        let mut queue = FairQueue::new(times, day.devices, false);
         let mut used = UsedLately::new(seconds(200));
         let mut watch = Watch::new(times, seconds(60));
         for second in 0..20_000_u64 {
@@ -194,7 +197,7 @@ proptest! {
     fn who_waits_for_everything_is_overtaken_a_bounded_number_of_times(holds in prop::collection::vec(1..60_u64, 40..200)) {
         let times = times(5, 60);
         let mut world = World::new(4);
-        let mut queue = FairQueue::new(times, 4);
+        let mut queue = FairQueue::new(times, 4, false);
         let mut used = UsedLately::new(seconds(1000));
         let all = [0, 1, 2, 3];
         // It has held much, so that it is the last until it is locked.

@@ -1,8 +1,8 @@
 //! Claims that are chosen and not recorded yet. Nothing here reads or writes a file of the ledger.
 
-use super::findings::is_free;
+use super::findings::InBooks;
 use super::{Reservation, ReserveError};
-use crate::share::{Fit, Plan, Share, SplitDevice, Wish, fit};
+use crate::share::{Fit, Holds, Plan, SplitDevice, Unused, Wish, fit};
 use nix::unistd::geteuid;
 use tranche_core::claims::make_way;
 use tranche_core::error::{Error, Kind};
@@ -10,7 +10,7 @@ use tranche_core::ledger::process::Machine;
 use tranche_core::ledger::{
     Ask, Book, Claim, ClaimState, DamagedBook, LedgerError, Refused, WaitedFor, Waiter, WhyOut,
 };
-use tranche_core::types::{Device, DeviceKey, GpuUuid};
+use tranche_core::types::{Device, DeviceKey, GpuUuid, ShareName};
 
 /// The books as they are with the claims that were chosen so far.
 pub(super) struct Draft<'a> {
@@ -21,6 +21,8 @@ pub(super) struct Draft<'a> {
     pub(super) books: Vec<Book>,
     /// The books that cannot be read: nothing is chosen of their GPUs.
     pub(super) damaged: &'a [DamagedBook],
+    /// The devices that the host does not have any more.
+    pub(super) gone: &'a [DeviceKey],
     /// Those who are served first: nothing is chosen that they wait for.
     pub(super) ahead: &'a [Waiter],
 }
@@ -45,6 +47,7 @@ impl<'a> Draft<'a> {
             uid,
             books,
             damaged: &[],
+            gone: &[],
             ahead: &[],
         }
     }
@@ -104,20 +107,19 @@ impl<'a> Draft<'a> {
     }
 
     fn choose(&self, wish: &Wish) -> Result<Fit, ReserveError> {
-        let is_free =
-            |split: &SplitDevice, share: &Share| !self.is_unknown(split) && is_free(&self.books, split, share);
-        let found = fit(self.plan, wish, is_free).map_err(|error| self.nothing(wish, error))?;
+        let free = FreeIn {
+            draft: self,
+            ahead: &[],
+        };
+        let found = fit(self.plan, wish, &free).map_err(|error| self.nothing(wish, error))?;
         if self.ahead.is_empty() {
             return Ok(found);
         }
-        let is_left = |split: &SplitDevice, share: &Share| {
-            let part = split.part(std::slice::from_ref(&share.name));
-            !self.ahead.iter().any(|waiter| waiter.wants(&split.key, &part))
+        let left = FreeIn {
+            ahead: self.ahead,
+            ..free
         };
-        let found = fit(self.plan, wish, |split, share| {
-            is_free(split, share) && is_left(split, share)
-        });
-        found.map_err(|_| ReserveError::Behind {
+        fit(self.plan, wish, &left).map_err(|_| ReserveError::Behind {
             wish: wish.text(),
             waiting: self.waiting(wish),
         })
@@ -168,15 +170,36 @@ impl<'a> Draft<'a> {
         devices.map(|split| split.device).collect()
     }
 
-    /// Whether it is not known what is held of a device.
-    fn is_unknown(&self, split: &SplitDevice) -> bool {
-        self.damaged.iter().any(|book| book.may_be_of(split.key.gpu()))
+    /// Whether a device exists, and it is known what is held of it.
+    fn is_known(&self, split: &SplitDevice) -> bool {
+        let is_damaged = self.damaged.iter().any(|book| book.may_be_of(split.key.gpu()));
+        !is_damaged && !self.gone.contains(&split.key)
     }
 
     /// How many of those ahead wait for something that may serve `wish`.
     fn waiting(&self, wish: &Wish) -> usize {
         let wants = wanted(self.plan, wish);
         self.ahead.iter().filter(|waiter| waiter.competes(&wants)).count()
+    }
+}
+
+/// What of a draft is free, and left by those `ahead`.
+struct FreeIn<'a> {
+    draft: &'a Draft<'a>,
+    ahead: &'a [Waiter],
+}
+
+impl Holds for FreeIn<'_> {
+    fn is_free(&self, split: &SplitDevice, name: &ShareName) -> bool {
+        let part = split.part(std::slice::from_ref(name));
+        let is_left = !self.ahead.iter().any(|waiter| waiter.wants(&split.key, &part));
+        is_left && self.draft.is_known(split) && InBooks::each(&self.draft.books).is_free(split, name)
+    }
+
+    fn named(&self, split: &SplitDevice) -> Vec<ShareName> {
+        let waited = self.ahead.iter().flat_map(|waiter| waiter.named(&split.key));
+        let held = InBooks::each(&self.draft.books).named(split);
+        held.into_iter().chain(waited.cloned()).collect()
     }
 }
 
@@ -189,7 +212,7 @@ pub(super) fn wanted(plan: &Plan, wish: &Wish) -> Vec<WaitedFor> {
             device: Some(split.device),
             ..wish.clone()
         };
-        wish.is_about(split) && fit(plan, &of_it, |_, _| true).is_ok()
+        wish.is_about(split) && fit(plan, &of_it, &Unused).is_ok()
     };
     let wanted = |split: &SplitDevice| WaitedFor {
         device: split.key.clone(),

@@ -1,15 +1,86 @@
 //! Between a plan and the ledger: what a share of a plan is in the ledger, and what of the ledger a plan does not know.
 
-use crate::share::{Plan, Share, SplitDevice};
+use crate::share::{Free, Holds, Plan, SplitDevice};
 use std::collections::BTreeSet;
-use tranche_core::ledger::{self, Book, Books, Claim, HeldPart, Misfit};
+use tranche_core::ledger::{self, Book, Books, Claim, HeldPart, Misfit, OutOfService};
 use tranche_core::types::{DeviceKey, GpuUuid, ShareName};
 
-/// Whether a share can be claimed now: nobody holds it, and it fits beside what is held of its device.
-pub(super) fn is_free(books: &[Book], split: &SplitDevice, share: &Share) -> bool {
-    let part = split.part(std::slice::from_ref(&share.name));
-    let book = books.iter().find(|book| book.gpu == *split.key.gpu());
-    book.is_none_or(|book| book.is_free(&split.key, &part, split.bounds()))
+/// What is held in books: a share is free that nobody holds, and that fits beside what is held of its device.
+#[derive(Debug, Clone, Copy)]
+pub struct InBooks<'a> {
+    books: &'a [Book],
+    out_of_service: Option<&'a OutOfService>,
+}
+
+impl<'a> InBooks<'a> {
+    /// Books with one for each GPU in question: a book knows what of its GPU is out of service.
+    pub(super) fn each(books: &'a [Book]) -> Self {
+        Self {
+            books,
+            out_of_service: None,
+        }
+    }
+
+    /// All books of a machine. Of a GPU without a book, nothing is held.
+    pub fn of(books: &'a Books) -> Self {
+        Self {
+            books: &books.books,
+            out_of_service: Some(&books.out_of_service),
+        }
+    }
+
+    /// How many of `free` of `split` can be claimed together: beside shares of an earlier policy, not all need fit.
+    pub fn together(&self, split: &SplitDevice, free: &Free<'_>) -> usize {
+        let Some(book) = self.book(split) else {
+            return free.len();
+        };
+        let replicas = match free {
+            Free::Equal(replicas) => replicas,
+            Free::Named(_) => {
+                let shares = split.part(&free.listed()).shares().to_vec();
+                return book.fit_together(&split.key, shares, split.bounds());
+            }
+        };
+        let Some(first) = replicas.names().next() else {
+            return 0;
+        };
+        // Several replicas are one share of their sum.
+        let fit = |number: usize| {
+            let part = HeldPart::share(first.clone(), split.promise(replicas.each).times(number));
+            book.is_free(&split.key, &part, split.bounds())
+        };
+        let (mut fits, mut too_many) = (0, free.len() + 1);
+        while fits + 1 < too_many {
+            let next = fits + (too_many - fits) / 2;
+            match fit(next) {
+                true => fits = next,
+                false => too_many = next,
+            }
+        }
+        fits
+    }
+
+    fn book(&self, split: &SplitDevice) -> Option<&'a Book> {
+        self.books.iter().find(|book| book.gpu == *split.key.gpu())
+    }
+}
+
+impl Holds for InBooks<'_> {
+    fn is_free(&self, split: &SplitDevice, name: &ShareName) -> bool {
+        let part = split.part(std::slice::from_ref(name));
+        match self.book(split) {
+            Some(book) => book.is_free(&split.key, &part, split.bounds()),
+            None => self.out_of_service.is_none_or(|out| out.why(&split.key).is_none()),
+        }
+    }
+
+    fn named(&self, split: &SplitDevice) -> Vec<ShareName> {
+        let held = self.book(split).into_iter().flat_map(Book::held);
+        let held = held.filter(|(device, _)| **device == split.key);
+        held.flat_map(|(_, part)| part.shares())
+            .map(|share| share.name.clone())
+            .collect()
+    }
 }
 
 /// Something that is held and that a plan does not provide for. The claim stays valid until it ends.
@@ -64,8 +135,17 @@ pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
             .filter(|claim| claim.device.shares_memory_with(&split.key) && claim.part != HeldPart::Whole)
             .filter(|claim| claim.device != split.key || !is_known(split, claim))
             .collect();
-        let names: Vec<ShareName> = split.shares.iter().map(|share| share.name.clone()).collect();
-        let all = split.part(&names);
+        // The shares of a plan fit beside one another, so nothing is looked at for a device that has them alone.
+        if strangers.is_empty() {
+            continue;
+        }
+        let all = match split.replica() {
+            Some(replica) => {
+                let all = split.promise(replica).times(split.shares.len());
+                HeldPart::share(replica.name.clone(), all)
+            }
+            None => split.part(&split.shares.names().collect::<Vec<_>>()),
+        };
         let held = strangers.iter().map(|claim| (&claim.device, &claim.part));
         if let Err(misfit) = ledger::fits(&split.key, &all, split.bounds(), held) {
             found.push(Finding::NoLongerFits {

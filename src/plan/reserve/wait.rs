@@ -1,12 +1,14 @@
 //! Reserving shares that others hold: who wants them waits in the queue.
 
 use super::draft::{Draft, wanted};
-use super::findings::is_free;
+use super::findings::InBooks;
 use super::{Offer, Reservation, ReserveError};
-use crate::share::{Fit, Plan, Share, SplitDevice};
+use crate::share::{Fit, Holds, Plan, SplitDevice};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tranche_core::claims::{Attempt, Claims, LockedClaims};
 use tranche_core::ledger::{Book, Claim, WaitedFor, Waiter};
+use tranche_core::types::{DeviceKey, GpuUuid, HeldPart};
 
 impl Plan {
     /// As [`Plan::reserve_all`], and waits up to `wait` for what others hold, in the order of coming. One that can
@@ -39,20 +41,49 @@ impl Plan {
             unused: || Draft::new(self, claims.machine(), claims.uid()),
         }
     }
+}
 
-    /// Whether a share is free that serves one of `wants`, alone or with others.
-    pub fn is_partly_free(&self, books: &[Book], wants: &[WaitedFor]) -> bool {
-        let is_wanted = |split: &SplitDevice, share: &Share| {
-            let part = split.part(std::slice::from_ref(&share.name));
-            wants.iter().any(|wanted| wanted.overlaps(&split.key, &part))
-        };
-        let shares = self
-            .devices
-            .iter()
-            .flat_map(|split| split.shares.iter().map(move |share| (split, share)));
-        let mut free = shares.filter(|(split, share)| is_free(books, split, share));
-        free.any(|(split, share)| is_wanted(split, share))
+/// What of a plan is free, as the ledger was at one moment. Each GPU is looked at once, when it is asked for.
+#[derive(Debug, Default)]
+pub struct FreeParts {
+    of_gpus: BTreeMap<GpuUuid, Vec<(DeviceKey, HeldPart)>>,
+}
+
+impl FreeParts {
+    /// Whether a share of `plan` is free beside the claims in `books` that serves one of `wants`, alone or with others.
+    /// Both are the same each time.
+    pub fn may_serve(&mut self, plan: &Plan, books: &[Book], wants: &[WaitedFor]) -> bool {
+        wants.iter().any(|wanted| {
+            let gpu = wanted.device.gpu();
+            let of_gpu = match self.of_gpus.get(gpu) {
+                Some(of_gpu) => of_gpu,
+                None => self.of_gpus.entry(gpu.clone()).or_insert(free_of(plan, books, gpu)),
+            };
+            let is_listed = of_gpu.iter().any(|(device, part)| wanted.overlaps(device, part));
+            // Of many replicas, not each is in the list.
+            is_listed || is_free_by_name(plan, books, wanted)
+        })
     }
+}
+
+/// Whether a share that is waited for by its name is free.
+fn is_free_by_name(plan: &Plan, books: &[Book], wanted: &WaitedFor) -> bool {
+    let split = plan.devices.iter().find(|split| split.key == wanted.device);
+    let is_free = |split: &SplitDevice| {
+        let mut known = wanted.shares.iter().filter(|name| split.share(name).is_some());
+        known.any(|name| InBooks::each(books).is_free(split, name))
+    };
+    split.is_some_and(is_free)
+}
+
+fn free_of(plan: &Plan, books: &[Book], gpu: &GpuUuid) -> Vec<(DeviceKey, HeldPart)> {
+    let mut free = Vec::new();
+    for split in plan.devices.iter().filter(|split| split.key.gpu() == gpu) {
+        let shares = split.free(&InBooks::each(books)).listed().into_iter();
+        let parts = shares.map(|name| split.part(&[name]));
+        free.extend(parts.map(|part| (split.key.clone(), part)));
+    }
+    free
 }
 
 struct ReserveAttempt<'a, O, U> {

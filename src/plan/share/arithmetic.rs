@@ -1,5 +1,6 @@
 //! Cuts a device into shares, in whole MiB and whole percent, always rounded down. The plan says what is left.
 
+use super::shares::{Equal, Shares};
 use super::strategy::Rules;
 use super::{Share, guarantee};
 use crate::inventory::HostDevice;
@@ -10,7 +11,7 @@ use tranche_core::types::{MemorySize, Overcommit, Percent, ShareName};
 /// A device, cut.
 #[derive(Debug)]
 pub(super) struct Cut {
-    pub(super) shares: Vec<Share>,
+    pub(super) shares: Shares,
     pub(super) memory_left: MemorySize,
     pub(super) compute_left: u32,
     /// Memory of the shares in sum, in percent of the device's; `None` if they have no limit.
@@ -28,11 +29,13 @@ pub(super) fn cut(policy: &Policy, target: HostDevice<'_>, split: &Split, rules:
         priority,
         guarantees: guarantee::of(rules, target, memory.is_some(), compute.is_some()),
     };
-    let mut shares: Vec<Share> = match &split.parts {
+    let shares = match &split.parts {
         Parts::Equal(n) => {
             let (memory, compute) = rules.equal_part(target, split, policy, *n)?;
-            let replica = |number| share(ShareName::replica(number), memory, compute, Priority::Normal);
-            (0..*n).map(replica).collect()
+            Shares::Equal(Equal {
+                count: *n,
+                each: share(ShareName::replica(0), memory, compute, Priority::Normal),
+            })
         }
         Parts::Named(asks) => {
             all_or_none(policy, target, asks, "memory", |ask| ask.memory.is_some())?;
@@ -41,14 +44,15 @@ pub(super) fn cut(policy: &Policy, target: HostDevice<'_>, split: &Split, rules:
                 let memory = ask.memory.map(|amount| size(amount, target)).transpose()?;
                 Ok(share(ask.name.clone(), memory, ask.compute, ask.priority))
             };
-            asks.iter().map(named).collect::<Result<_>>()?
+            let mut named: Vec<Share> = asks.iter().map(named).collect::<Result<_>>()?;
+            named.sort_by(|a, b| a.name.cmp(&b.name));
+            Shares::Named(named)
         }
         Parts::Whole => {
             let all = Some(Percent::ALL);
-            vec![share(ShareName::whole(), target.memory(), all, Priority::Normal)]
+            Shares::Named(vec![share(ShareName::whole(), target.memory(), all, Priority::Normal)])
         }
     };
-    shares.sort_by(|a, b| a.name.cmp(&b.name));
     let (memory_left, memory_promised) = check_memory(policy, target, split, &shares)?;
     let (compute_left, compute_promised) = check_compute(policy, target, split, &shares)?;
     Ok(Cut {
@@ -102,16 +106,15 @@ fn check_memory(
     policy: &Policy,
     target: HostDevice<'_>,
     split: &Split,
-    shares: &[Share],
+    shares: &Shares,
 ) -> Result<(MemorySize, Option<u32>)> {
-    let sizes: Vec<u64> = shares.iter().filter_map(|p| p.memory).map(MemorySize::mib).collect();
-    if sizes.is_empty() {
+    let Some(asked) = shares.memory().map(MemorySize::mib) else {
         return Ok((target.memory().unwrap_or(MemorySize::from_bytes(0)), None));
-    }
-    let asked = sizes.into_iter().fold(0, u64::saturating_add);
+    };
     let whole = memory_of(target)?;
     let shown = MemorySize::from_mib;
-    if let Some(large) = shares.iter().find(|p| p.memory.is_some_and(|m| m.mib() > whole)) {
+    let mut distinct = shares.distinct().iter();
+    if let Some(large) = distinct.find(|p| p.memory.is_some_and(|m| m.mib() > whole)) {
         let size = large.memory.map(|m| m.to_string()).unwrap_or_default();
         let what = format!("share {} asks for {size} of {}", large.name, shown(whole));
         return Err(policy
@@ -120,7 +123,7 @@ fn check_memory(
     }
     let most = policy.overcommit_memory.of(whole);
     if asked > most {
-        let list = list(shares, |p| p.memory.map(|m| m.to_string()));
+        let list = list(shares.distinct(), |p| p.memory.map(|m| m.to_string()));
         let what = format!("shares ask for {} of {}: {list}", shown(asked), shown(most));
         let hint = advice("memory", asked, whole);
         return Err(policy.wrong(split.place, target, what).hint(hint));
@@ -133,15 +136,14 @@ fn check_compute(
     policy: &Policy,
     target: HostDevice<'_>,
     split: &Split,
-    shares: &[Share],
+    shares: &Shares,
 ) -> Result<(u32, Option<u32>)> {
-    let limits = shares.iter().map(|p| p.compute.map(Percent::get));
-    let Some(asked) = limits.sum::<Option<u32>>() else {
+    let Some(asked) = shares.compute().map(Percent::get) else {
         return Ok((100, None));
     };
     let most = policy.overcommit_compute.of(100);
     if u64::from(asked) > most {
-        let list = list(shares, |p| p.compute.map(|c| c.to_string()));
+        let list = list(shares.distinct(), |p| p.compute.map(|c| c.to_string()));
         let what = format!("shares ask for {asked}% of {most}% compute: {list}");
         let hint = advice("compute", u64::from(asked), 100);
         return Err(policy.wrong(split.place, target, what).hint(hint));

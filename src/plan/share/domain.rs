@@ -96,13 +96,16 @@ pub(super) fn check(policy: &Policy, targets: &[(HostDevice<'_>, &Split)], devic
 
 /// The memory of its shares in sum, in MiB; `None` if they have no limit.
 fn memory_of(device: &SplitDevice) -> Option<u64> {
-    let sizes = device.shares.iter().map(|share| share.memory.map(MemorySize::mib));
-    sizes.sum()
+    device.shares.memory().map(MemorySize::mib)
 }
 
 /// Takes back what the shares were promised of memory: `why`.
 fn lower(device: &mut SplitDevice, why: &str) {
-    let limited = device.shares.iter_mut().filter(|share| share.memory.is_some());
+    let limited = device
+        .shares
+        .distinct_mut()
+        .iter_mut()
+        .filter(|share| share.memory.is_some());
     for memory in limited.map(|share| &mut share.guarantees.memory) {
         (memory.grade, memory.root) = (Grade::None, Grade::None);
         memory.by = format!("{why}; against other GPU instances: hard");

@@ -1,7 +1,10 @@
 //! Finds the free shares that serve a wish best.
 
+use super::free::{Free, FreeReplicas, Holds, Unused};
+use super::shares::sums;
 use super::{Plan, Share, SplitDevice};
 use crate::policy::Placement;
+use std::collections::BTreeSet;
 use tranche_core::error::{Error, Result};
 use tranche_core::text::{counted, some};
 use tranche_core::types::{Device, MemorySize, Percent, Selection, ShareName};
@@ -95,12 +98,12 @@ pub struct Fit {
 /// The shares that serve `wish` with the least left over: first of memory, then of compute, then the fewest shares. Of
 /// whole devices, the one with the least memory is taken. Where several devices are equal in this, [`Plan::placement`]
 /// decides, and then the first device is taken; with [`Placement::Spread`] it decides before anything is compared.
-/// `is_free` says whether nobody holds a share.
+/// `holds` says which shares are free.
 ///
 /// # Errors
 /// Returns an error if no device serves the wish. It says what each device in question has free; if no device could
 /// serve the wish even with nothing held, it is a usage error that says what each has.
-pub fn fit(plan: &Plan, wish: &Wish, is_free: impl Fn(&SplitDevice, &Share) -> bool) -> Result<Fit> {
+pub fn fit(plan: &Plan, wish: &Wish, holds: &impl Holds) -> Result<Fit> {
     let asked: Vec<&SplitDevice> = plan.devices.iter().filter(|split| wish.is_about(split)).collect();
     if asked.is_empty() {
         return Err(nothing_asked(plan, wish));
@@ -118,8 +121,8 @@ pub fn fit(plan: &Plan, wish: &Wish, is_free: impl Fn(&SplitDevice, &Share) -> b
         (memory, compute, found.shares.len())
     };
     let found = asked.iter().filter_map(|split| {
-        let free = free(split, &is_free);
-        let found = sum(split, &choose(split, &free, wish)?);
+        let free = split.free(holds);
+        let found = choose(split, &free, wish)?;
         // In thousandths, because devices have different numbers of shares.
         let in_use = 1000 - 1000 * free.len() / split.shares.len().max(1);
         let spare = spare(&found, split);
@@ -129,11 +132,11 @@ pub fn fit(plan: &Plan, wish: &Wish, is_free: impl Fn(&SplitDevice, &Share) -> b
         };
         Some((rank, found))
     });
-    let can_ever = |device: &&SplitDevice| choose(device, &free(device, &|_, _| true), wish).is_some();
+    let can_ever = |device: &&SplitDevice| choose(device, &device.free(&Unused), wish).is_some();
     let best = found.min_by_key(|(rank, _)| *rank);
     best.map(|(_, found)| found)
         .ok_or_else(|| match asked.iter().any(can_ever) {
-            true => refuse(&asked, wish, &is_free),
+            true => refuse(&asked, wish, holds),
             false => never(&asked, wish),
         })
 }
@@ -163,7 +166,56 @@ fn nothing_asked(plan: &Plan, wish: &Wish) -> Error {
 }
 
 /// The shares of one device to take: exactly those that are asked for by name or number, or as few as serve.
-fn choose<'a>(device: &SplitDevice, free: &[&'a Share], wish: &Wish) -> Option<Vec<&'a Share>> {
+fn choose(device: &SplitDevice, free: &Free<'_>, wish: &Wish) -> Option<Fit> {
+    let found = match free {
+        Free::Equal(replicas) => choose_replicas(device, replicas, wish)?,
+        Free::Named(shares) => sum(device, &choose_named(shares, wish)?),
+    };
+    (!device.one_share_a_claim || found.shares.len() <= 1).then_some(found)
+}
+
+/// As [`choose`], of equal replicas: their size says how many serve.
+fn choose_replicas(device: &SplitDevice, free: &FreeReplicas<'_>, wish: &Wish) -> Option<Fit> {
+    let named: BTreeSet<&ShareName> = wish.names.iter().collect();
+    if wish
+        .names
+        .iter()
+        .any(|name| device.share(name).is_none() || !free.has(name))
+    {
+        return None;
+    }
+    let (memory, compute) = (free.each.memory, free.each.compute);
+    // How many have the amount. A share without a limit does not serve a wish for an amount.
+    let enough = |wished: Option<u64>, each: Option<u64>| match (wished, each) {
+        (None, _) => Some(0),
+        (Some(wished), Some(each @ 1..)) => usize::try_from(wished.div_ceil(each)).ok(),
+        (Some(_), _) => None,
+    };
+    let percent = |compute: Option<Percent>| compute.map(|percent| u64::from(percent.get()));
+    let by_memory = enough(wish.memory.map(MemorySize::mib), memory.map(MemorySize::mib))?;
+    let by_compute = enough(percent(wish.compute), percent(compute))?;
+    let enough = by_memory.max(by_compute).max(1);
+    let number = match wish.shares {
+        Some(more) => Some(named.len().saturating_add(more)).filter(|number| *number >= enough)?,
+        None => enough.max(named.len()),
+    };
+    if number > free.len() {
+        return None;
+    }
+    let others = free.names().filter(|name| !named.contains(name));
+    let mut shares: Vec<ShareName> = named.iter().copied().cloned().chain(others).take(number).collect();
+    shares.sort();
+    let (memory, compute) = sums([free.each], number as u64);
+    Some(Fit {
+        device: device.device,
+        shares,
+        memory,
+        compute,
+    })
+}
+
+/// As [`choose`], of shares with names.
+fn choose_named<'a>(free: &[&'a Share], wish: &Wish) -> Option<Vec<&'a Share>> {
     // A share without a limit does not serve a wish for an amount: nothing would keep that amount for it.
     let unlimited =
         |s: &&&Share| (wish.memory.is_some() && s.memory.is_none()) || (wish.compute.is_some() && s.compute.is_none());
@@ -175,7 +227,6 @@ fn choose<'a>(device: &SplitDevice, free: &[&'a Share], wish: &Wish) -> Option<V
         return None;
     }
     by_size.sort_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name.cmp(&b.name)));
-    let most = if device.one_share_a_claim { 1 } else { usize::MAX };
     let with_named = |more: &[&'a Share]| [&named[..], more].concat();
     let serves = |more: &[&'a Share]| serves(&with_named(more), wish);
     let found = match wish.shares {
@@ -185,9 +236,7 @@ fn choose<'a>(device: &SplitDevice, free: &[&'a Share], wish: &Wish) -> Option<V
         None if !named.is_empty() && serves(&[]) => Some(Vec::new()),
         None => fewest(by_size, serves),
     };
-    found
-        .map(|more| with_named(&more))
-        .filter(|chosen| chosen.len() <= most)
+    found.map(|more| with_named(&more))
 }
 
 /// As few of `by_size`, which is sorted, as serve: the smallest share that completes the wish; if no share does, the
@@ -241,23 +290,19 @@ fn serves(shares: &[&Share], wish: &Wish) -> bool {
 fn sum(device: &SplitDevice, shares: &[&Share]) -> Fit {
     let mut names: Vec<ShareName> = shares.iter().map(|s| s.name.clone()).collect();
     names.sort();
-    let limited = |has: fn(&Share) -> bool| shares.iter().all(|s| has(s));
+    let (memory, compute) = sums(shares.iter().copied(), 1);
     Fit {
         device: device.device,
         shares: names,
-        memory: limited(|s| s.memory.is_some()).then(|| MemorySize::from_mib(shares.iter().map(|s| size(s).0).sum())),
-        compute: limited(|s| s.compute.is_some()).then(|| Percent::of_sum(shares.iter().map(|s| size(s).1).sum())),
+        memory,
+        compute,
     }
-}
-
-fn free<'a>(device: &'a SplitDevice, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Vec<&'a Share> {
-    device.shares.iter().filter(|share| is_free(device, share)).collect()
 }
 
 /// The error for a wish for a share that no device in question has.
 fn unknown_share(asked: &[&SplitDevice], wish: &Wish) -> Error {
     let has = asked.iter().take(8).map(|split| {
-        let names: Vec<&str> = split.shares.iter().map(|share| share.name.as_str()).collect();
+        let names: Vec<String> = split.shares.listed().map(|name| name.to_string()).collect();
         format!("{} has {}", split.device, some(&names))
     });
     Error::usage(wish.text(), "not found").hint(has.collect::<Vec<_>>().join("; "))
@@ -269,8 +314,7 @@ fn never(asked: &[&SplitDevice], wish: &Wish) -> Error {
         if device.method.is_whole() {
             return format!("{} is given whole, without a size", device.device);
         }
-        let shares: Vec<&Share> = device.shares.iter().collect();
-        let Fit { memory, compute, .. } = sum(device, &shares);
+        let (memory, compute) = (device.shares.memory(), device.shares.compute());
         let unlimited = |what| format!(", without a limit of {what}");
         let memory = match memory {
             Some(memory) => format!(", {memory}"),
@@ -286,21 +330,21 @@ fn never(asked: &[&SplitDevice], wish: &Wish) -> Error {
         format!(
             "{} has {}{memory}{compute}{one}",
             device.device,
-            counted(shares.len(), "share")
+            counted(device.shares.len(), "share")
         )
     });
     let what = "no device of the policy can give it, even if nothing is held";
     Error::usage(wish.text(), what).hint(has.collect::<Vec<_>>().join("; "))
 }
 
-fn refuse(asked: &[&SplitDevice], wish: &Wish, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Error {
+fn refuse(asked: &[&SplitDevice], wish: &Wish, holds: &impl Holds) -> Error {
     let has = asked.iter().take(8).map(|device| {
-        let free = free(device, is_free);
+        let free = device.free(holds);
         if device.method.is_whole() {
             let state = if free.is_empty() { "held" } else { "free" };
             return format!("{} is {state}", device.device);
         }
-        let Fit { memory, compute, .. } = sum(device, &free);
+        let (memory, compute) = free.sums();
         let limits = [memory.map(|m| format!(", {m}")), compute.map(|c| format!(", {c}"))];
         let limits: String = limits.into_iter().flatten().filter(|_| !free.is_empty()).collect();
         let one = if device.one_share_a_claim { ", one a claim" } else { "" };

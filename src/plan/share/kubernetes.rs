@@ -14,7 +14,7 @@ use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{DeviceSet, Door, KubernetesEntry, Policy, Strategy};
 use serde::{Deserialize, Serialize};
 use tranche_core::types::{CdiKind, Device, DeviceKey, ResourceName};
-use tranche_protocol::{Offer, OfferedParts};
+use tranche_protocol::{Offer, OfferedParts, PodPlacement};
 
 /// By which door each device goes to the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ pub struct KubernetesPlan {
     /// MIG devices have the resource of whole GPUs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mig_as_gpus: bool,
+    /// Which device a container of a pod gets; `None` if the policy does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PodPlacement>,
 }
 
 impl Default for KubernetesPlan {
@@ -36,6 +39,7 @@ impl Default for KubernetesPlan {
             door: Door::DevicePlugin,
             devices: Vec::new(),
             mig_as_gpus: false,
+            placement: None,
         }
     }
 }
@@ -88,6 +92,7 @@ impl KubernetesPlan {
             door: section.door,
             devices,
             mig_as_gpus,
+            placement: section.placement,
         }
     }
 
@@ -207,7 +212,7 @@ fn offers_of(device: HostDevice<'_>, plan: &Plan) -> Vec<Offer> {
 }
 
 fn named(split: &SplitDevice) -> impl Iterator<Item = String> + '_ {
-    split.shares.iter().map(|share| share.name.to_string())
+    split.shares.names().map(|name| name.to_string())
 }
 
 /// The resource of whole GPUs.

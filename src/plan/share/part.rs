@@ -59,7 +59,7 @@ impl SplitDevice {
             return format!("{device} is dedicated, so it has no shares; ask for all of it: {name}");
         }
         let any = self.replica().map(|_| Part::Any);
-        let named = self.shares.iter().map(|share| Part::Share(share.name.clone()));
+        let named = self.shares.listed().map(Part::Share);
         let names: Vec<String> = any.into_iter().chain(named).map(|part| part.name_of(&name)).collect();
         format!("expected {}", some(&names))
     }

@@ -105,10 +105,10 @@ fn equal_parts_are_rounded_down_and_the_rest_is_told() {
     let p = planned("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 3}\n");
     let d = &p.devices[0];
     assert_eq!(d.shares.len(), 3);
-    assert_eq!(d.shares[2].memory.unwrap().mib(), 27_306);
-    assert_eq!(d.shares[2].compute.unwrap().get(), 33);
+    assert_eq!(d.shares.distinct()[0].memory.unwrap().mib(), 27_306);
+    assert_eq!(d.shares.distinct()[0].compute.unwrap().get(), 33);
     assert_eq!((d.memory_left.mib(), d.compute_left), (81_920 - 3 * 27_306, 1));
-    assert_eq!(d.shares[0].guarantees.memory.grade, Grade::Soft);
+    assert_eq!(d.shares.distinct()[0].guarantees.memory.grade, Grade::Soft);
     let Need::MpsDaemon { pipe, .. } = &d.needs(&run())[1] else {
         panic!("{:?}", d.needs(&run()))
     };
@@ -121,7 +121,7 @@ fn unequal_parts_by_name() {
         "sharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      devices: [GPU-00000000-aaaa]\n      shares:\n      \
          - {name: small, compute: 20%, memory: 12Gi, priority: below-normal}\n      - {name: big, compute: 80%, memory: 64Gi}\n",
     );
-    let names: Vec<_> = p.devices[0].shares.iter().map(|s| s.name.as_str()).collect();
+    let names: Vec<_> = p.devices[0].shares.names().map(|name| name.to_string()).collect();
     assert_eq!(names, ["big", "small"]);
     assert_eq!(
         (p.devices[0].memory_left.mib(), p.devices[0].compute_left),
@@ -138,9 +138,9 @@ fn strategies_side_by_side_and_on_mig() {
     let names: Vec<_> = p.devices.iter().map(|d| d.device.cdi_name()).collect();
     assert_eq!(names, ["1", "2:0", "2:1"]);
     let on_mig = &p.devices[1];
-    assert_eq!(on_mig.shares[0].memory.unwrap().mib(), 20_000);
+    assert_eq!(on_mig.shares.distinct()[0].memory.unwrap().mib(), 20_000);
     assert_eq!(
-        on_mig.shares[0].guarantees.memory.grade,
+        on_mig.shares.distinct()[0].guarantees.memory.grade,
         Grade::Advisory,
         "MIG has no EXCLUSIVE_PROCESS"
     );
@@ -156,7 +156,7 @@ fn strategies_side_by_side_and_on_mig() {
             interval: Interval::Default
         })
     ));
-    assert_eq!(p.devices[0].shares[0].memory, None);
+    assert_eq!(p.devices[0].shares.distinct()[0].memory, None);
     let gpu = GpuIndex(1);
     let interval = Interval::Long;
     assert_eq!(p.devices[0].needs(&run()), [Need::TimeSlice { gpu, interval }]);
@@ -314,14 +314,14 @@ fn a_daemon_s_defaults_allow_the_largest_claim_that_may_be_made() {
             shares: Some(shares),
             ..Wish::default()
         };
-        let largest = fit(&plan, &wish, |_, _| true).unwrap();
+        let largest = fit(&plan, &wish, &Unused).unwrap();
         assert_eq!(
             (largest.memory.unwrap().mib(), largest.compute.unwrap().get()),
             (memory, compute)
         );
     }
     let (split, memory, compute) = defaults(UNEQUAL);
-    let sum: u64 = split.shares.iter().map(|share| share.memory.unwrap().mib()).sum();
+    let sum = split.shares.memory().unwrap().mib();
     assert_eq!((memory, compute), (sum, 100));
     // No more than there is, whatever may be promised.
     let (split, memory, compute) = defaults(
@@ -354,8 +354,8 @@ proptest! {
             Err(_) => prop_assert!(mib < u64::from(n)),
             Ok(plan) => {
                 let d = &plan.devices[0];
-                let memory: u64 = d.shares.iter().map(|s| s.memory.unwrap().mib()).sum();
-                let compute: u32 = d.shares.iter().map(|s| s.compute.unwrap().get()).sum();
+                let memory = d.shares.memory().unwrap().mib();
+                let compute = d.shares.compute().unwrap().get();
                 prop_assert_eq!(memory + d.memory_left.mib(), mib);
                 prop_assert_eq!(compute + d.compute_left, 100);
             }
@@ -383,8 +383,8 @@ proptest! {
         });
         if let Ok(plan) = plan(&p, &host()) {
             let d = &plan.devices[0];
-            let memory: u64 = d.shares.iter().map(|s| s.memory.unwrap().mib()).sum();
-            let compute: u32 = d.shares.iter().map(|s| s.compute.unwrap().get()).sum();
+            let memory = d.shares.memory().unwrap().mib();
+            let compute = d.shares.compute().unwrap().get();
             prop_assert!(memory <= p.overcommit_memory.of(81_920));
             prop_assert!(compute <= 100);
             prop_assert_eq!(d.memory_left.mib(), 81_920u64.saturating_sub(memory));
@@ -471,7 +471,7 @@ fn the_version_of_the_driver_says_what_its_mps_daemon_can_do() {
             "{driver} {users}"
         );
     }
-    let lines = |split: &SplitDevice| split.shares[0].guarantees.not_available.join("; ");
+    let lines = |split: &SplitDevice| split.shares.distinct()[0].guarantees.not_available.join("; ");
     assert!(lines(&under("550.163.01", "", equal).unwrap()).contains("users: one user at a time"));
     assert!(!lines(&under("555.58.02", "", equal).unwrap()).contains("users:"));
     let refused = under("550.163.01", "    users: many\n", equal).unwrap_err().to_string();
@@ -486,7 +486,7 @@ fn the_version_of_the_driver_says_what_its_mps_daemon_can_do() {
         "{refused}"
     );
     let compute = under("470.256.02", "", "shares: [{name: a, compute: 50%}]").unwrap();
-    assert_eq!(compute.shares[0].memory, None);
+    assert_eq!(compute.shares.distinct()[0].memory, None);
     let needs = compute.needs(&run());
     assert!(
         needs
@@ -500,7 +500,7 @@ fn the_version_of_the_driver_says_what_its_mps_daemon_can_do() {
 fn a_daemon_or_a_server_that_its_users_command_makes_its_limits_advisory() {
     let grades_with = |driver: &str, setting: &str| {
         let split = under(driver, setting, "replicas: 2").unwrap();
-        let guarantees = &split.shares[0].guarantees;
+        let guarantees = &split.shares.distinct()[0].guarantees;
         (
             guarantees.memory.grade,
             guarantees.compute.grade,
@@ -520,7 +520,7 @@ fn a_daemon_or_a_server_that_its_users_command_makes_its_limits_advisory() {
 #[test]
 fn a_client_gets_its_limit_of_memory_by_the_index_of_its_only_device() {
     let split = under("550.163.01", "", "replicas: 2").unwrap();
-    let share = &split.shares[0];
+    let share = &split.shares.distinct()[0];
     let inside = split
         .in_container(split.promise(share), share.priority, &run())
         .unwrap();
@@ -536,7 +536,7 @@ fn overcommit_is_told_as_nothing_left() {
     let mut p = policy("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 2}\n");
     p.overcommit_memory = "1.5".parse::<Overcommit>().unwrap();
     let plan = plan(&p, &host()).unwrap();
-    assert_eq!(plan.devices[0].shares[0].memory.unwrap().mib(), 61_440);
+    assert_eq!(plan.devices[0].shares.distinct()[0].memory.unwrap().mib(), 61_440);
     assert_eq!(plan.devices[0].memory_left.mib(), 0);
 }
 

@@ -49,7 +49,7 @@ pub(super) fn conflicts(file: &Path, spec: &Spec, read: &[PathBuf]) -> Vec<Strin
     if !others.any(|path| Format::of_path(&path).is_some() && !is_written(&path) && may_define(&path)) {
         return Vec::new();
     }
-    let registry = Registry::read_only(directory, |path| is_written(path) || may_define(path));
+    let registry = Registry::read_only(&[directory], |path| is_written(path) || may_define(path));
     let names: Vec<String> = spec
         .devices
         .iter()

@@ -6,7 +6,7 @@
 use std::path::Path;
 use tranche_core::error::{Error, Kind, Result};
 use tranche_host::examine;
-use tranche_plan::derive::{self, DeviceChoice, Mode};
+use tranche_plan::derive::{self, DeviceChoice, Mode, Options};
 use tranche_plan::inventory::Inventory;
 
 /// Whether a specification describes its host completely.
@@ -17,16 +17,17 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The outcome for a specification of `mode` that is made from `inventory` and has the devices `choices`. Modes
-    /// that are about other devices than GPUs do not depend on what can be degraded.
-    pub(crate) fn of(inventory: &Inventory, mode: Mode, choices: &[DeviceChoice], accept_degraded: bool) -> Self {
-        let choices = match mode {
-            Mode::Auto | Mode::Nvml => choices,
+    /// The outcome for a specification that is made from `inventory` with `options`. Modes that are about other devices
+    /// than GPUs do not depend on what can be degraded.
+    pub(crate) fn of(inventory: &Inventory, options: &Options, accept_degraded: bool) -> Self {
+        let choices: &[DeviceChoice] = match options.mode {
+            Mode::Auto | Mode::Nvml => &options.devices,
             // A container that manages the host gets every device.
             Mode::Management => &[],
             _ => return Self { missing: None },
         };
-        let missing = examine::missing(derive::missing_from(inventory, choices)).filter(|_| !accept_degraded);
+        let missing = derive::missing_from(inventory, choices, &options.capabilities);
+        let missing = examine::missing(&missing).filter(|_| !accept_degraded);
         Self { missing }
     }
 

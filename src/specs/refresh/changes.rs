@@ -8,6 +8,7 @@ use super::{PlainNames, take_over};
 use crate::digests;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tranche_core::error::{Context, Result};
 use tranche_core::text::{counted, some};
 use tranche_core::types::CdiVersion;
@@ -91,6 +92,7 @@ impl Changes {
         let first = found.derived.kind.clone();
         let host = found.origin.host;
         let plan = found.sharing.map(|sharing| sharing.plan).unwrap_or_default();
+        let plan = Arc::unwrap_or_clone(plan);
         let policy = found
             .origin
             .policy
@@ -119,6 +121,8 @@ impl Changes {
                 report,
             });
         }
+        let current = specs.iter().filter(|spec: &&WantedSpec| !spec.report.changed);
+        let current: Vec<PathBuf> = current.map(|spec| spec.path.clone()).collect();
         let mut inventory = found.inventory;
         // For people alone; without them, the runtime reads a third less.
         inventory.absent.clear();
@@ -131,13 +135,14 @@ impl Changes {
             inventory,
             plan,
             runtime: found.settings,
+            wrong_policy: found.wrong_policy,
             hook: found.hook,
             arguments: options.recorded()?,
             sources: found.sources,
         };
         Ok(Self {
             host_file: state_dir.join(host_file::NAME),
-            existing: own_files(output_dir),
+            existing: own_files(output_dir, &current),
             specs,
             content,
             others,
@@ -269,11 +274,12 @@ impl SpecReport {
     }
 }
 
-/// The specifications in `dir` that a refresh wrote.
-pub(super) fn own_files(dir: &Path) -> Vec<PathBuf> {
-    let registry = Registry::read_only(dir, has_mark_of_refresh);
-    let own = registry.files().iter().filter(|file| file.is_refreshed());
-    own.map(|file| file.path.clone()).collect()
+/// The specifications in `dir` that a refresh wrote. `current` are those of which that is known.
+pub(super) fn own_files(dir: &Path, current: &[PathBuf]) -> Vec<PathBuf> {
+    let is_read = |path: &Path| !current.iter().any(|one| one == path) && has_mark_of_refresh(path);
+    let registry = Registry::read_only(&[dir], is_read);
+    let own = registry.files().iter().map(|file| file.path.clone());
+    current.iter().cloned().chain(own).collect()
 }
 
 /// Removes files, in this order.

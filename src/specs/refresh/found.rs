@@ -15,13 +15,15 @@ use tranche_plan::engines::{self, FoundEngine};
 use tranche_plan::host_file::{HostSource, SourceKind};
 use tranche_plan::inventory::{Inventory, PlatformKind};
 use tranche_plan::policy::RuntimeSettings;
-use tranche_state::planning;
+use tranche_state::planning::{self, PolicyOptions};
 
 /// The host, and the settings of its owner.
 pub(super) struct Examined {
     pub(super) inventory: Inventory,
     /// Whether the driver is installed at most: its kernel module is not loaded, so the host has no device.
     pub(super) is_not_loaded: bool,
+    /// What is wrong with the policy that was written since the last refresh, if that one's stays in force.
+    pub(super) wrong_policy: Option<String>,
     settings: RuntimeSettings,
     options: Options,
     hook: HostPath,
@@ -33,6 +35,8 @@ pub(super) struct Examined {
 
 /// What the files of a refresh are made from.
 pub(super) struct FoundFiles {
+    /// As in [`Examined`].
+    pub(super) wrong_policy: Option<String>,
     pub(super) inventory: Inventory,
     pub(super) settings: RuntimeSettings,
     pub(super) sharing: Option<Sharing>,
@@ -51,10 +55,27 @@ pub(super) struct FoundFiles {
 /// Returns an error if the policy is invalid or cannot be applied, if the host cannot be examined, or if one of them
 /// changes each time.
 pub(super) fn examine(options: &RefreshOptions, place: &RefreshPlace, notes: &mut Vec<String>) -> Result<Examined> {
+    let policy = &options.at.policy;
+    let (examined, wrong_policy) = planning::in_force(policy, &place.state_dir, |policy| {
+        examine_settled(options, place, policy, notes)
+    })?;
+    Ok(Examined {
+        wrong_policy,
+        ..examined
+    })
+}
+
+/// As [`examine()`], with this policy.
+fn examine_settled(
+    options: &RefreshOptions,
+    place: &RefreshPlace,
+    policy: &PolicyOptions,
+    notes: &mut Vec<String>,
+) -> Result<Examined> {
     /// NVML makes missing nodes of MIG instances when it is opened, so the second time may be the first that counts.
     const ATTEMPTS: usize = 3;
     for _ in 0..ATTEMPTS {
-        let examined = examine_once(options, place, notes)?;
+        let examined = examine_once(options, place, policy, notes)?;
         if examined.sources.iter().all(HostSource::is_unchanged) {
             return Ok(examined);
         }
@@ -62,20 +83,25 @@ pub(super) fn examine(options: &RefreshOptions, place: &RefreshPlace, notes: &mu
     Err(Error::failed("host", "changed each time while it was examined").hint("run tranche cdi refresh again"))
 }
 
-fn examine_once(options: &RefreshOptions, place: &RefreshPlace, notes: &mut Vec<String>) -> Result<Examined> {
+fn examine_once(
+    options: &RefreshOptions,
+    place: &RefreshPlace,
+    policy: &PolicyOptions,
+    notes: &mut Vec<String>,
+) -> Result<Examined> {
     // Each source is recorded before it is read.
     let mut sources = vec![HostSource::now(SourceKind::Boot, "/proc/sys/kernel/random/boot_id")];
     for file in options.at.policy.candidates() {
         sources.push(HostSource::now(SourceKind::Policy, absolute(&file)?));
     }
-    let mut settings = settings(options, &mut sources, notes)?;
+    let mut settings = settings(options, policy, &mut sources, notes)?;
     let asks_engines = options.at.host.is_here() || options.engines.are_given();
     if asks_engines {
         let podman = options.engines.podman().into_iter();
         sources.extend(podman.map(|path| HostSource::now(SourceKind::Engine, path)));
     }
     let mut signs = signs::now(options, place, &settings.spec_dirs)?;
-    let mut at = options.at.clone();
+    let mut at = options.at.with_policy(policy);
     if at.host.is_here() && at.host.roots.driver_root.is_none() {
         at.host.roots.driver_root = settings.driver_root.as_ref().map(|root| PathBuf::from(root.as_str()));
     }
@@ -117,6 +143,7 @@ fn examine_once(options: &RefreshOptions, place: &RefreshPlace, notes: &mut Vec<
     Ok(Examined {
         inventory,
         is_not_loaded,
+        wrong_policy: None,
         settings,
         options: derived,
         hook: path,
@@ -130,10 +157,11 @@ fn examine_once(options: &RefreshOptions, place: &RefreshPlace, notes: &mut Vec<
 /// The settings of the runtime: from the policy, else from NVIDIA's file, else the defaults.
 fn settings(
     options: &RefreshOptions,
+    policy: &PolicyOptions,
     sources: &mut Vec<HostSource>,
     notes: &mut Vec<String>,
 ) -> Result<RuntimeSettings> {
-    if let Some(settings) = planning::policy(&options.at.policy)?.and_then(|read| read.runtime) {
+    if let Some(settings) = planning::policy(policy)?.and_then(|read| read.runtime) {
         return Ok(settings);
     }
     let default = || PathBuf::from(nvidia_config::DEFAULT_FILE);
@@ -164,6 +192,7 @@ impl FoundFiles {
         let Examined {
             inventory,
             is_not_loaded: _,
+            wrong_policy,
             settings,
             options,
             hook,
@@ -173,6 +202,7 @@ impl FoundFiles {
             signs: _,
         } = examined;
         Ok(Self {
+            wrong_policy,
             derived: generate::derived(&inventory, &options, outcome)?,
             inventory,
             settings,

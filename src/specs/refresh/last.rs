@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use tranche_core::error::{Context, Result, line};
 use tranche_core::ledger::LedgerDirectory;
 use tranche_core::root::Missing;
+use tranche_core::sealed;
 use tranche_plan::host_file::HostFile;
 use tranche_state::replace;
 
@@ -43,8 +44,8 @@ impl LastRefresh {
     /// Returns an error if it cannot be written.
     pub(super) fn write(&self, place: &RefreshPlace) -> Result<()> {
         let path = place.state_dir.join(NAME);
-        let mut text = serde_json::to_string(self).about(path.display(), "cannot be written")?;
-        text.push('\n');
+        let text = serde_json::to_string(self).about(path.display(), "cannot be written")?;
+        let text = format!("{}\n", sealed::seal(&text));
         if !std::fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
             replace::write(&path, &text)?;
         }
@@ -74,7 +75,9 @@ pub(super) fn change_since(options: &RefreshOptions, place: &RefreshPlace) -> Re
         return Ok(Some("there was no refresh yet".to_owned()));
     };
     let bytes = state.read(NAME, MOST_BYTES)?;
-    let last = bytes.and_then(|bytes| serde_json::from_slice::<LastRefresh>(&bytes).ok());
+    let text = bytes.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let text = text.and_then(sealed::open);
+    let last = text.and_then(|text| serde_json::from_str::<LastRefresh>(&text).ok());
     let Some(last) = last else {
         return Ok(Some("there was no complete refresh yet".to_owned()));
     };

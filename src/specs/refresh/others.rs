@@ -9,7 +9,7 @@ use tranche_core::call::ClaimCall;
 use tranche_core::error::Error;
 use tranche_core::types::{Part, Subject};
 use tranche_plan::cdi::header::is_by_tranche;
-use tranche_plan::cdi::registry::{Loaded, Registry};
+use tranche_plan::cdi::registry::{Loaded, Registry, has_mark_of_refresh};
 use tranche_plan::edits::{Derived, DerivedDevice};
 use tranche_plan::guarded::GuardedDevices;
 
@@ -46,11 +46,11 @@ pub(super) fn leave_out(
     if !dirs.iter().any(|dir| is_same(dir, output_dir)) {
         dirs.push(output_dir.to_owned());
     }
-    let registry = Registry::read(&dirs);
-    let others = registry.files().iter().filter(|file| !file.is_refreshed());
+    // Those of a refresh are many times as large as those of others, and are not looked at.
+    let registry = Registry::read_only(&dirs, |path| !has_mark_of_refresh(path));
     let mut found = OtherFiles::default();
     let mut defined: BTreeSet<&str> = BTreeSet::new();
-    for file in others {
+    for file in registry.files() {
         if !defines_any(file, derived) {
             continue;
         }
@@ -84,7 +84,7 @@ pub(super) fn leave_out(
     if is_left {
         derived.devices.retain(is_share);
     }
-    let others = registry.files().iter().filter(|file| !file.is_refreshed());
+    let others = registry.files().iter();
     found.open = others.filter_map(|file| open_device(file, guarded)).collect();
     let not_read = registry.problems.iter().filter(|problem| problem.lost.is_none());
     found.not_read = not_read

@@ -8,6 +8,7 @@ use super::options::{RefreshOptions, RefreshPlace, absolute};
 use crate::nvidia_config;
 use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -125,7 +126,8 @@ pub(super) fn now(options: &RefreshOptions, place: &RefreshPlace, spec_dirs: &[P
     Ok(signs)
 }
 
-/// The files of the driver in `inventory`, now. A saved inventory has none on this machine.
+/// The files of the driver in `inventory`, now, and the directories in which others may appear. A saved inventory has
+/// none on this machine.
 ///
 /// # Errors
 /// Returns an error if a root of the host is not a directory.
@@ -138,8 +140,15 @@ pub(super) fn of_files(options: &RefreshOptions, inventory: &Inventory) -> Resul
         return Ok(Vec::new());
     };
     let roots = Roots::new(&options.at.host.roots)?;
-    let files = driver.files.iter().map(|file| roots.open(&file.host));
-    Ok(files.map(|file| Sign::now(SignKind::File, file)).collect())
+    let files: BTreeSet<PathBuf> = driver.files.iter().map(|file| roots.open(&file.host)).collect();
+    let mut directories: BTreeSet<PathBuf> = files
+        .iter()
+        .filter_map(|file| file.parent())
+        .map(Path::to_owned)
+        .collect();
+    directories.extend(roots.daemon_directories());
+    let all = files.into_iter().chain(directories);
+    Ok(all.map(|file| Sign::now(SignKind::File, file)).collect())
 }
 
 fn of_driver(roots: &Roots) -> [Sign; 4] {

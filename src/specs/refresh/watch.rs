@@ -168,14 +168,15 @@ impl<'a> Watcher<'a> {
         self.retry = None;
         let complaint = match result {
             Ok(refreshed) => {
-                let is_complete = refreshed.outcome.is_complete();
+                let is_complete = refreshed.outcome.is_complete() && refreshed.wrong_policy.is_none();
                 if refreshed.report.is_changed() || says_all {
                     (self.note)(&format!("{why}: {}", refreshed.report.line()));
                 }
                 self.signs = refreshed.signs;
                 self.retry = (!is_complete).then(|| Instant::now() + RETRY);
                 let missing = refreshed.outcome.missing();
-                missing.map(|missing| format!("not complete: {missing}"))
+                let missing = missing.map(|missing| format!("not complete: {missing}"));
+                missing.or(refreshed.wrong_policy)
             }
             Err(error) => {
                 self.retry = (error.kind() != Kind::Nothing).then(|| Instant::now() + RETRY);

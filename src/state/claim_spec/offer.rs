@@ -111,7 +111,7 @@ fn refuse_sizeless(plan: &Plan, wish: &Wish) -> Result<()> {
     if asked.peek().is_none() {
         return Ok(());
     }
-    let shares: Vec<&Share> = asked.flat_map(|split| &split.shares).collect();
+    let shares: Vec<&Share> = asked.flat_map(|split| split.shares.distinct()).collect();
     let (option, what) = if wish.memory.is_some() && shares.iter().all(|s| s.memory.is_none()) {
         ("--memory", "memory")
     } else if wish.compute.is_some() && shares.iter().all(|s| s.compute.is_none()) {

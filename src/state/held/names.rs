@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use tranche_core::ledger::{Claim, HeldPart, HeldShare, Holder};
 use tranche_core::text::some;
 use tranche_core::types::{CdiKind, DeviceKey, DevicePart, Part};
@@ -15,7 +16,7 @@ use tranche_plan::share::{Plan, SplitDevice};
 #[derive(Debug, Default)]
 pub struct DeviceNames {
     inventory: Option<Inventory>,
-    plan: Plan,
+    plan: Arc<Plan>,
     names: BTreeMap<DeviceKey, String>,
 }
 
@@ -27,7 +28,8 @@ impl DeviceNames {
     }
 
     /// The names of the devices of `inventory` under `plan`.
-    pub fn new(inventory: Inventory, plan: Plan) -> Self {
+    pub fn new(inventory: Inventory, plan: impl Into<Arc<Plan>>) -> Self {
+        let plan: Arc<Plan> = plan.into();
         let plain = inventory.catalogue();
         let plain = plain
             .all()

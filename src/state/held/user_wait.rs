@@ -1,10 +1,9 @@
 //! Requests of users that wait in the broker, as they are shown: to root by a file, and to each user by the broker.
 
-use crate::state_file;
+use crate::state_file::{self, FileForm};
 use serde::{Deserialize, Serialize};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use tranche_core::error::{Context, Result};
+use tranche_core::error::Result;
 
 /// A request that waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +21,36 @@ pub struct UserWait {
     pub ticket: Option<u64>,
 }
 
+impl UserWait {
+    /// Whether it is the same request in the same place.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let waited = other.waited;
+        *other == Self { waited, ..self.clone() }
+    }
+}
+
 const FILE: &str = "waiting.json";
+
+const FORM: FileForm = FileForm {
+    version: 1,
+    invalid: "is not valid",
+    hint: "a broker that runs writes it again within a second",
+};
+
+#[derive(Serialize, Deserialize)]
+struct Content<W> {
+    version: u32,
+    waiting: W,
+}
+
+/// What may be in the file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Form {
+    Present(Content<Vec<UserWait>>),
+    /// As a broker wrote it that had no place for a checksum.
+    Earlier(Vec<UserWait>),
+}
 
 /// Writes the requests that wait now for root, in their order; without any, the file is removed. It is readable for
 /// root alone: who waits for what is shown to root and to the user.
@@ -33,22 +61,41 @@ pub fn write(waits: &[UserWait], state_dir: &Path) -> Result<()> {
     let path = path(state_dir);
     match waits.is_empty() {
         true => state_file::remove(&path),
-        false => state_file::write_private(&path, &waits),
+        false => {
+            let version = FORM.version;
+            state_file::write_private(
+                &path,
+                &Content {
+                    version,
+                    waiting: waits,
+                },
+            )
+        }
     }
 }
 
-/// The requests that waited when the broker wrote them, at most a second ago while it runs.
+/// The requests that wait, as they did at most a second ago while the broker runs.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.
 pub fn read(state_dir: &Path) -> Result<Vec<UserWait>> {
     let path = path(state_dir);
-    match std::fs::read(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        read => {
-            serde_json::from_slice(&read.about(path.display(), "cannot be read")?).about(path.display(), "is not valid")
-        }
+    let version = |read: &Form| match read {
+        Form::Present(content) => content.version,
+        Form::Earlier(_) => FORM.version,
+    };
+    let mut waiting = match FORM.read(&path, version)? {
+        None => return Ok(Vec::new()),
+        Some(Form::Present(content)) => content.waiting,
+        Some(Form::Earlier(waiting)) => waiting,
+    };
+    // It is written when something has changed. A clock that was set back adds nothing.
+    let written = std::fs::metadata(&path).and_then(|file| file.modified());
+    let since = written.map_or(0, |written| written.elapsed().unwrap_or_default().as_secs());
+    for wait in &mut waiting {
+        wait.waited = wait.waited.saturating_add(since);
     }
+    Ok(waiting)
 }
 
 fn path(state_dir: &Path) -> PathBuf {

@@ -1,4 +1,5 @@
 use super::*;
+use std::fs;
 use std::sync::Barrier;
 
 fn device(label: &str, key: &str) -> NamedDevice {
@@ -22,9 +23,9 @@ fn out(state: &Path) -> Vec<String> {
 fn a_second_drain_keeps_the_time_of_the_first_and_takes_the_new_reason() {
     let state = tempfile::tempdir().unwrap();
     let gpu = [device("gpu 0", "GPU-11111111")];
-    let first = drain(state.path(), &gpu, 100, Some("a fan")).unwrap();
+    let first = drain(state.path(), &gpu, DrainTime::Now(100), Some("a fan")).unwrap();
     assert_eq!((first[0].0.from, first[0].1.as_ref()), (100, None));
-    let second = drain(state.path(), &gpu, 200, Some("memory")).unwrap();
+    let second = drain(state.path(), &gpu, DrainTime::Now(200), Some("memory")).unwrap();
     assert_eq!(second[0].0.from, 100);
     assert_eq!(second[0].1.as_ref(), Some(&first[0].0), "what was there is not lost");
     assert_eq!(OutOfService::read(state.path()).drained, [second[0].0.clone()]);
@@ -42,6 +43,28 @@ fn a_second_drain_keeps_the_time_of_the_first_and_takes_the_new_reason() {
 }
 
 #[test]
+fn a_second_drain_changes_what_is_asked_for_and_keeps_the_rest() {
+    let state = tempfile::tempdir().unwrap();
+    let gpu = [device("gpu 0", "GPU-11111111")];
+    let now = when::now();
+    let again = |time, reason| {
+        let done = drain(state.path(), &gpu, time, reason).unwrap();
+        let [(outage, _)] = done.as_slice() else {
+            panic!("{done:?}")
+        };
+        (outage.from, outage.reason.clone(), outage.is_in_force())
+    };
+    let fan = Some("a fan".to_owned());
+    assert_eq!(again(DrainTime::Now(now), Some("a fan")), (now, fan.clone(), true));
+    // The time that was asked for counts, also if the device is in service until then.
+    let later = now + 7200;
+    assert_eq!(again(DrainTime::At(later), None), (later, fan.clone(), false));
+    assert_eq!(again(DrainTime::Now(now), None), (now, fan, true));
+    let memory = Some("memory".to_owned());
+    assert_eq!(again(DrainTime::Now(now + 2), Some("memory")), (now, memory, true));
+}
+
+#[test]
 fn administrators_at_once_lose_nothing_of_each_other() {
     let state = tempfile::tempdir().unwrap();
     let (path, start) = (state.path(), Barrier::new(8));
@@ -52,10 +75,10 @@ fn administrators_at_once_lose_nothing_of_each_other() {
                 let own = [device("gpu", &format!("GPU-0000000{number}"))];
                 start.wait();
                 for _ in 0..10 {
-                    drain(path, &own, 1, None).unwrap();
+                    drain(path, &own, DrainTime::Now(1), None).unwrap();
                     assert_eq!(undrain(path, &own).unwrap()[0].len(), 1, "another one took it away");
                 }
-                drain(path, &own, 1, None).unwrap();
+                drain(path, &own, DrainTime::Now(1), None).unwrap();
             });
         }
     });
@@ -67,11 +90,11 @@ fn administrators_at_once_lose_nothing_of_each_other() {
 fn a_damaged_file_is_repaired_by_undrain_all_and_by_nothing_else() {
     let state = tempfile::tempdir().unwrap();
     let gpu = [device("gpu 0", "GPU-11111111")];
-    drain(state.path(), &gpu, 1, None).unwrap();
+    drain(state.path(), &gpu, DrainTime::Now(1), None).unwrap();
     let file = OutOfService::drained_file(state.path());
-    std::fs::write(&file, "{").unwrap();
+    fs::write(&file, "{").unwrap();
     for error in [
-        drain(state.path(), &gpu, 1, None).unwrap_err(),
+        drain(state.path(), &gpu, DrainTime::Now(1), None).unwrap_err(),
         undrain(state.path(), &gpu).unwrap_err(),
     ] {
         let line = error.to_string();
@@ -80,7 +103,7 @@ fn a_damaged_file_is_repaired_by_undrain_all_and_by_nothing_else() {
             "{line}"
         );
     }
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "{");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "{");
     assert_eq!(undrain_all(state.path()).unwrap(), []);
     assert!(OutOfService::read(state.path()).is_empty());
 }
@@ -89,7 +112,7 @@ fn a_damaged_file_is_repaired_by_undrain_all_and_by_nothing_else() {
 fn a_mig_device_of_a_drained_gpu_comes_back_with_its_gpu() {
     let state = tempfile::tempdir().unwrap();
     let (gpu, mig) = (device("gpu 0", "GPU-11111111"), device("mig 0:1", "GPU-11111111/7/0"));
-    drain(state.path(), &[gpu.clone(), mig.clone()], 1, None).unwrap();
+    drain(state.path(), &[gpu.clone(), mig.clone()], DrainTime::Now(1), None).unwrap();
     let line = undrain(state.path(), &[mig]).unwrap_err().to_string();
     assert!(line.contains("mig 0:1: the GPU that it is on is out of service") && line.contains("undrain GPU-11111111"));
     assert_eq!(out(state.path()).len(), 2, "nothing is half done");
@@ -152,4 +175,29 @@ fn devices_by_name_and_a_lost_gpu_by_its_uuid() {
     );
     assert!(find("7").unwrap_err().to_string().contains("not found"));
     assert_eq!(NamedDevice::all(&host).len(), 2);
+}
+
+/// The clock of a machine without a battery is that of 1970 after a boot.
+#[test]
+fn an_outage_whose_time_has_come_is_recorded_as_one_that_began() {
+    let state = tempfile::tempdir().unwrap();
+    let gpu = [device("gpu 0", "GPU-11111111")];
+    drain(state.path(), &gpu, DrainTime::At(when::now() + 3600), None).unwrap();
+    let file = OutOfService::drained_file(state.path());
+    let began = || fs::read_to_string(&file).unwrap().contains("began");
+    assert!(!began());
+    add_checksum(state.path()).unwrap();
+    assert!(!began());
+    // An hour later.
+    let outage = format!(
+        "{{\"version\":1,\"devices\":[{{\"device\":\"GPU-11111111\",\"from\":{}}}]}}",
+        when::now()
+    );
+    fs::write(&file, sealed::seal(&outage).as_bytes()).unwrap();
+    assert!(!began());
+    add_checksum(state.path()).unwrap();
+    assert!(began());
+    // Who drains it again does not end that.
+    drain(state.path(), &gpu, DrainTime::Now(when::now()), None).unwrap();
+    assert!(began());
 }

@@ -21,7 +21,7 @@ pub(super) fn now() -> u64 {
 ///
 /// # Errors
 /// Returns a usage error for anything else, and for a moment that has passed.
-pub fn when(text: &str) -> Result<u64> {
+pub(super) fn when(text: &str) -> Result<u64> {
     after(text, now())
 }
 

@@ -77,7 +77,7 @@ pub fn cost_of_defaults(needs: &[Need], split: &SplitDevice) -> Option<String> {
     // A process that is started by exec is in the cgroup of its container.
     let memory = memory.filter(|_| !needs.contains(&Need::CgroupLimit));
     let smaller = |share: &Share| (memory.is_some() && share.memory < memory) || share.compute < *compute;
-    if !split.shares.iter().any(smaller) {
+    if !split.shares.distinct().iter().any(smaller) {
         return None;
     }
     let memory = memory.map(|memory| memory.to_string());
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(commands[0], format!("nvidia-smi -i {uuid} -c EXCLUSIVE_PROCESS"));
         let start = format!("CUDA_VISIBLE_DEVICES={uuid} {pipe} nvidia-cuda-mps-control -d -multiuser-server");
         assert_eq!(commands[1], start);
-        let memory = plan(mps).devices[0].shares[0].memory.unwrap().mib() * 4;
+        let memory = plan(mps).devices[0].shares.first().unwrap().memory.unwrap().mib() * 4;
         let expected = format!("echo set_default_device_pinned_mem_limit 0 {memory}M | {pipe} nvidia-cuda-mps-control");
         assert_eq!(commands[2], expected);
         let expected = format!("echo set_default_active_thread_percentage 100 | {pipe} nvidia-cuda-mps-control");

@@ -290,3 +290,16 @@ fn the_time_to_live_begins_with_gc_where_an_engine_crashed_with_its_container() 
     scene.collect(&[]).run().ok();
     assert_eq!(names_in(&scene.at("cdi")), ["tranche.yaml"]);
 }
+
+/// An instance that was made before the name is refused would be nobody's. No broker runs that could make one.
+#[test]
+fn a_name_that_is_taken_is_refused_before_an_instance_is_made() {
+    let Some(scene) = scene("a_name_that_is_taken_is_refused_before_an_instance_is_made") else {
+        return;
+    };
+    scene.create(&["--name=a", "--shares=1", "--of=0"]).run().ok();
+    let line = scene.create(&["--name=a", "--mig=1g.10gb"]).run().failed(2);
+    assert!(line.contains("claim a: exists already"), "{line}");
+    let line = scene.create(&["--name=b", "--mig=1g.10gb"]).run().failed(1);
+    assert!(line.contains("broker"), "{line}");
+}

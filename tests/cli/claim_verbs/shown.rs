@@ -1,6 +1,9 @@
 //! What `tranche status` and `tranche claim list` show.
 
 use super::*;
+use crate::support::until;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 #[test]
 fn names_as_typed_what_is_free_and_who_holds_the_rest() {
@@ -88,6 +91,102 @@ fn names_as_typed_what_is_free_and_who_holds_the_rest() {
     );
     let line = scene.tranche(&["claim", "show", "never"]).run().failed(2);
     assert!(line.contains("claim never: not found; there are later"), "{line}");
+}
+
+/// A line of `tranche claim list`, put together from an entry of its JSON.
+fn row_of(claim: &Value) -> [String; 7] {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let device = claim["device"].as_str().unwrap().split_once('=').unwrap().1;
+    let shares: Vec<String> = claim["shares"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|share| format!("{device}.{}", share.as_str().unwrap()))
+        .collect();
+    let process = &claim["process"];
+    let program = process["program"].as_str();
+    [
+        or_dash(claim["name"].as_str().map(str::to_owned)),
+        if claim["whole"] == true {
+            device.to_owned()
+        } else {
+            shares.join(", ")
+        },
+        or_dash(claim["memory_mib"].as_u64().map(|mib| format!("{}.0 GiB", mib / 1024))),
+        or_dash(claim["compute_percent"].as_u64().map(|percent| format!("{percent}%"))),
+        claim["state"].as_str().unwrap().to_owned(),
+        or_dash(program.map(|program| format!("{program} (process {})", process["pid"]))),
+        or_dash(claim["seconds_left"].as_u64().map(|left| format!("{} min", left / 60))),
+    ]
+}
+
+#[test]
+fn the_json_of_claim_list_has_what_its_table_has() {
+    let Some(scene) = Scene::new("shown::the_json_of_claim_list_has_what_its_table_has") else {
+        return;
+    };
+    scene.create(&["--name=later", "--memory=1Gi", "--ttl=3659"]).run().ok();
+    scene.create(&["--name=two", "--shares=2", "--of=0"]).run().ok();
+    // The start of a container is neither in the table nor in the JSON.
+    let _init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
+    let run = scene.at_host(&["run", "--share=0.any"]);
+    let mut run = Command::new(&run.words[0])
+        .args(&run.words[1..])
+        .args(["--", "sleep", "1000"])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the program holds its share", || {
+        let held = scene.json(&["status", "--no-gpu"]);
+        let claims = held["claims"].as_array().unwrap();
+        // While the program is started, the share is reserved for the process that starts it.
+        let held = claims
+            .iter()
+            .any(|claim| !claim["process"].is_null() && claim["state"] == "held");
+        held || run.try_wait().unwrap().is_some()
+    });
+    let list = scene.tranche(&["claim", "list"]).run().ok();
+    let json = scene.json(&["claim", "list"]);
+    let held = scene.json(&["status", "--no-gpu"]);
+    let program = held["claims"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find_map(|c| c["process"]["pid"].as_i64());
+    if let Some(pid) = program {
+        kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
+    }
+    run.wait().unwrap();
+
+    let rows = |line: &str| -> Vec<String> {
+        let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+        cells.map(str::to_owned).collect()
+    };
+    let table: Vec<Vec<String>> = list.lines().skip(1).map(rows).collect();
+    let of_json: Vec<[String; 7]> = json.as_array().unwrap().iter().map(row_of).collect();
+    assert_eq!(table, of_json, "{list}{json}");
+    assert_eq!(table.len(), 3, "{list}");
+    let pid = program.unwrap();
+    assert!(
+        of_json.iter().any(|row| row[5] == format!("sleep (process {pid})")),
+        "{json}"
+    );
+    // Each of them is the same claim as in `status`, with all fields.
+    for claim in json.as_array().unwrap() {
+        let of_status = held["claims"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|of| of["cdi"] == claim["cdi"]);
+        assert_eq!(of_status.map(field_names), Some(field_names(claim)), "{json}");
+    }
+}
+
+/// The names of the fields of an entry.
+fn field_names(entry: &Value) -> Vec<&String> {
+    entry.as_object().unwrap().keys().collect()
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Place {
     }
 
     /// `program` in the environment that names this place.
-    fn command(&self, program: impl AsRef<Path>) -> Command {
+    pub(super) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         let root = &self.host.root;
         command.env_clear();

@@ -67,6 +67,17 @@ fn search_paths_are_paths_of_the_host_also_with_a_driver_root() {
     ];
     let spec = tranche(&[], &first).spec();
     assert_eq!(source(&spec, &library), Some(library.as_str()));
+    assert!(mounts(&spec).contains(&"/usr/bin/nvidia-smi"));
+
+    // Programs, too, are searched in the directories of the option alone.
+    let programs = ["--program-search-path", "/opt/none"];
+    let ended = tranche(&[], &[&first[..], &programs].concat());
+    assert!(
+        ended.err.contains("nvidia-smi: was not found, so containers"),
+        "{}",
+        ended.err
+    );
+    assert!(!mounts(&ended.spec()).contains(&"/usr/bin/nvidia-smi"));
 }
 
 #[test]
@@ -77,12 +88,7 @@ fn explicit_driver_libraries_are_added_where_the_flag_asks_for_them() {
     symlink("libOpenCL.so.1", host.path(&format!("{LIBDIR}/libOpenCL.so"))).unwrap();
     let root = format!("--root={}", host.root.display());
     let command = ["cdi", "generate", "--format=json", &root];
-    let added = [
-        "libEGL.so.1.1.0",
-        "libGLX.so.0.0.0",
-        "libGLdispatch.so.0.0.0",
-        "libOpenCL.so.1.0.0",
-    ];
+    let added = ["libEGL.so.1", "libGLX.so.0", "libGLdispatch.so.0", "libOpenCL.so.1"];
     let plain = tranche(&[], &command).spec();
     let flag = ["--feature-flag=enable-explicit-driver-libraries"];
     let said = tranche(&[], &[&command, &flag[..]].concat());
@@ -99,9 +105,7 @@ fn explicit_driver_libraries_are_added_where_the_flag_asks_for_them() {
     }
     // With the names by which programs open them; and nothing else of the system.
     let links = hooks(&flagged["containerEdits"]).concat().join(" ");
-    for link in ["libEGL.so.1.1.0::", "libOpenCL.so.1.0.0::", "libOpenCL.so.1::"] {
-        assert!(links.contains(link), "{link}: {links}");
-    }
+    assert!(links.contains("libOpenCL.so.1::"), "{links}");
     assert!(!mounts(&flagged).iter().any(|m| m.contains("libc.so")));
     // A saved inventory has the files that it has.
     let said = generate("t4x2", &flag);

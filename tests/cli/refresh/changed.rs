@@ -8,7 +8,7 @@ use crate::support::programs;
 /// A host on this machine, by the options that name its parts, so that engines are asked, too.
 pub(super) struct Machine {
     pub(super) bed: Bed,
-    host: Host,
+    pub(super) host: Host,
 }
 
 impl Machine {
@@ -31,21 +31,21 @@ impl Machine {
         ]
     }
 
-    fn run(&self, more: &[&str]) -> Said {
+    pub(super) fn run(&self, more: &[&str]) -> Said {
         let options = self.options();
         let options: Vec<&str> = options.iter().map(String::as_str).chain(more.iter().copied()).collect();
         self.bed.refresh("", &options)
     }
 
     /// Whether a refresh was needed, which then is made.
-    fn is_changed(&self) -> bool {
+    pub(super) fn is_changed(&self) -> bool {
         let said = self.run(&["--if-changed"]);
         assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{said:?}");
         !said.err.contains("host.json: nothing has changed\n")
     }
 
     /// Refreshes until nothing changes any more: the driver's library may make nodes at its first use.
-    fn settle(&self) {
+    pub(super) fn settle(&self) {
         let settled = (0..3).any(|_| !self.is_changed());
         assert!(settled, "{:?}", self.run(&["--if-changed", "-v"]));
     }

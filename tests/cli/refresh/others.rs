@@ -105,3 +105,26 @@ fn what_generate_wrote_to_the_same_directory_is_not_made_ambiguous() {
     );
     assert_eq!(bed.files(), before);
 }
+
+/// They are the largest by far. One that cannot be parsed shows it: nothing is said of it, and it is replaced.
+#[test]
+fn the_specifications_of_the_last_refresh_are_not_parsed_by_the_next() {
+    let bed = Bed::new();
+    bed.share(RENAMED);
+    bed.refreshed("sim:t4x2");
+    let before = bed.files();
+    let own = bed.spec("tranche.yaml");
+    let text = fs::read_to_string(&own).unwrap();
+    let header: Vec<&str> = text.lines().take_while(|line| line.starts_with(['#', '-'])).collect();
+    fs::create_dir_all(bed.at("etc")).unwrap();
+    for file in [own, bed.at("etc/tranche.yaml")] {
+        fs::write(file, format!("{}\n[\n", header.join("\n"))).unwrap();
+    }
+    let line = bed.refreshed("sim:t4x2");
+    assert!(!line.contains("is not looked at"), "{line}");
+    let specs = |files: BTreeMap<String, String>| -> Vec<String> {
+        let specs = files.into_iter().filter(|(name, _)| name.ends_with(".yaml"));
+        specs.map(|(_, text)| text).collect()
+    };
+    assert_eq!(specs(bed.files()), specs(before));
+}

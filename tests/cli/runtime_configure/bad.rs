@@ -35,6 +35,12 @@ fn a_file_that_is_not_valid_or_has_another_type_is_refused() {
             "{\"default-runtime\": {}}",
             "default-runtime: expected a string, found a table",
         ),
+        (
+            "docker",
+            "\u{feff}{}",
+            "begins with a byte order mark (EF BB BF), which not every version of the engine reads",
+        ),
+        ("podman", "\u{feff}[engine]\n", "begins with a byte order mark"),
         ("docker", "[1]", "expected a JSON object"),
         ("docker", "{\"dns\": [\"1.1.1.1\"}", "not valid JSON"),
         ("docker", "{\"dns\": [\"1.1.1.1\"],}", "not valid JSON"),
@@ -191,9 +197,70 @@ fn what_the_engine_refuses_is_not_installed() {
     );
     refused(
         &bed,
+        |bed| bed.configure(&[&option]),
+        "if the file is for another version of the engine, name its program with --executable-path",
+    );
+    refused(
+        &bed,
         |bed| bed.configure(&["--executable-path=/nonexistent"]),
         "is not an executable file",
     );
+}
+
+/// The containerd of the distribution's package reads no file of k3s' own, newer one (nvidia-container-toolkit#982).
+#[test]
+fn a_file_of_k3s_is_for_its_own_containerd() {
+    let bed = Bed::new("containerd");
+    let engine = bed.at("bin/containerd");
+    for (file, program) in [
+        (
+            "etc/rancher/k3s/agent/etc/containerd/config.toml",
+            "/var/lib/rancher/k3s/data/current/bin/containerd",
+        ),
+        (
+            "etc/rancher/rke2/agent/etc/containerd/config.toml",
+            "/var/lib/rancher/rke2/bin/containerd",
+        ),
+        ("etc/k0s/containerd.toml", "/var/lib/k0s/bin/containerd"),
+    ] {
+        let config = bed.at(file);
+        fs::create_dir_all(config.parent().unwrap()).unwrap();
+        fs::write(&config, "version = 3\n").unwrap();
+        let options = [
+            "--runtime=containerd".to_owned(),
+            format!("--config={}", config.display()),
+            "--drop-in-config=".to_owned(),
+            format!("--runtime-path={}", bed.runtime().display()),
+            format!("--executable-path={}", engine.display()),
+        ];
+        for answer in ["echo 'version = 2'", "echo 'containerd: fatal: version 3' >&2; exit 1"] {
+            programs::write(&engine, format!("#!/bin/sh\n{answer}\n"));
+            let wanted = format!("this file is for a containerd of its own: add --executable-path {program}");
+            refused(&bed, |bed| bed.run("configure", &options), &wanted);
+        }
+    }
+}
+
+/// dockerd takes null for a table that is absent.
+#[test]
+fn a_null_is_an_absent_table() {
+    let bed = Bed::new("docker");
+    fs::write(
+        bed.main(),
+        "{\"runtimes\": null, \"features\": null, \"debug\": true}\n",
+    )
+    .unwrap();
+    let said = bed.configure(&[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let written: Value = serde_json::from_slice(&fs::read(bed.main()).unwrap()).unwrap();
+    assert!(written["runtimes"]["tranche"]["path"].is_string(), "{written}");
+    assert_eq!(
+        (&written["features"]["cdi"], &written["debug"]),
+        (&true.into(), &true.into())
+    );
+    assert_eq!(bed.unconfigure().code, Some(0));
+    let text = fs::read_to_string(bed.main()).unwrap();
+    assert_eq!(text, "{\"runtimes\": null, \"features\": null, \"debug\": true}\n");
 }
 
 /// The name of the present program, the test that needs it, and whether it is there.

@@ -56,6 +56,16 @@ mknod -m 444 /dev/nvidia-caps/nvidia-cap220 c 237 220
 check "the specification has a MIG device that was made" "" await has MIG-84d5b543
 await has_ended
 
+# A package that is updated without the driver is removed, and installed again.
+check "the specification has a library with a version of its own" "" has libnvidia-egl-wayland.so.1
+mkdir /tmp/removed
+mv $libdir/libnvidia-egl-wayland.so.1* /tmp/removed
+check "the specification lacks a library whose package was removed" "" await lacks libnvidia-egl-wayland.so.1
+await has_ended
+mv /tmp/removed/* $libdir
+check "the specification has the library of a package that was installed" "" await has libnvidia-egl-wayland.so.1
+await has_ended
+
 rmmod nvidia
 check "the specification disappears when the driver's module is removed" "" await is_absent
 await has_ended

@@ -10,6 +10,7 @@ use crate::facts::Facts;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{KubernetesObject, OutOfService};
@@ -19,7 +20,7 @@ use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, HookOptions, Options, PreparedPart, Sharing};
 use tranche_plan::share::{DraPart, dra_instance, dra_limits, dra_part};
 use tranche_protocol::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
-use tranche_state::replace;
+use tranche_state::replace::{FileOptions, Prepared};
 
 /// What the names of the files begin with.
 const PREFIX: &str = "nvidia.com-resource-claim_";
@@ -74,6 +75,8 @@ fn prepare(
     let parts = parts(facts, claim, &request.devices, instances)?;
     let claims = Claims::open(commands.state_dir())?;
     let locked = lock_ledger(commands, &claims, request)?;
+    // What needs room comes before the reservation, which could not be given up on a full disk.
+    let specification = specification(commands, facts, claim, &parts)?;
     let had = locked.books()?;
     let had = had.claims().any(|had| had.resource_claim().as_ref() == Some(claim));
     let reserved: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
@@ -82,15 +85,25 @@ fn prepare(
             .reserve_for(claim, &reserved)
             .map_err(|error| explain(claim, error))?,
     );
-    let prepared = write(commands, facts, claim, &parts);
+    let prepared = specification.put_in_place();
     drop(locked);
     let prepared = prepared.and_then(|()| make_ready(commands, &parts));
     if let Err(error) = prepared {
         // What its containers use already stays reserved.
-        if !had {
-            give_up(commands, &claims.lock()?, &claim.uid)?;
-        }
-        return Err(error);
+        let given_up = match had {
+            true => Ok(()),
+            false => claims
+                .lock()
+                .map_err(Error::from)
+                .and_then(|locked| give_up(commands, &locked, &claim.uid)),
+        };
+        return Err(match given_up {
+            Ok(()) => error,
+            Err(other) => error.and_hint(format_args!(
+                "it stays reserved, because {}",
+                tranche_core::error::line(&other)
+            )),
+        });
     }
     let cdi = parts.iter().map(|one| one.cdi_name()).collect();
     serde_json::to_value(PreparedClaim { cdi }).about("broker", "cannot write its answer")
@@ -116,7 +129,10 @@ pub(in crate::serve) fn unprepare_claim(commands: &Commands<'_>, uid: &str) -> R
 
 fn give_up(commands: &Commands<'_>, locked: &LockedClaims<'_>, uid: &str) -> Result<()> {
     warn(&locked.give_up_claim(uid)?);
-    remove(&file(commands, uid))
+    // No container can use what is left.
+    remove(&file(commands, uid)).map_err(|error| {
+        Error::failed(format!("claim {uid}"), "was given up, and its specification is left").from_source(error)
+    })
 }
 
 /// A device of a claim.
@@ -176,12 +192,17 @@ fn reservation(one: &ClaimDevice<'_>) -> ClaimPart {
     }
 }
 
-/// Writes the specification of the claim.
-fn write(commands: &Commands<'_>, facts: &Facts, claim: &KubernetesObject, parts: &[ClaimDevice<'_>]) -> Result<()> {
+/// The specification of the claim, which is on the disk and has no name yet that engines read.
+fn specification(
+    commands: &Commands<'_>,
+    facts: &Facts,
+    claim: &KubernetesObject,
+    parts: &[ClaimDevice<'_>],
+) -> Result<Prepared> {
     let options = Options {
         hook: Some(HookOptions::at(facts.hook.clone())),
         sharing: Some(Sharing {
-            plan: facts.plan.clone(),
+            plan: Arc::clone(&facts.plan),
             held: BTreeSet::new(),
             out_of_service: OutOfService::default(),
             state_dir: HostPath::new(commands.state_dir())?,
@@ -200,7 +221,7 @@ fn write(commands: &Commands<'_>, facts: &Facts, claim: &KubernetesObject, parts
     let (spec, _) = build(&derived, None)?;
     let header = format!("Made by tranche {} for {claim}", env!("CARGO_PKG_VERSION"));
     let text = encode(&spec, Format::Yaml, &[header])?;
-    replace::write(&file(commands, &claim.uid), &text)
+    Prepared::new(&file(commands, &claim.uid), &text, &FileOptions::default())
 }
 
 /// Changes the machine for the shares of the claim: an MPS daemon takes seconds to start, and the kubelet says so at

@@ -33,7 +33,7 @@ pub(in crate::serve) struct DividedGpus {
 /// # Errors
 /// Returns an error if the policy or the ledger cannot be read, or the driver does not answer.
 pub(super) fn divided_gpus(commands: &Commands<'_>, facts: &Facts, faults: &Faults<'_>) -> Result<DividedGpus> {
-    let policy = planning::policy_or_none(&commands.options.policy)?;
+    let policy = planning::policy_in_force(&commands.options.policy, commands.state_dir())?;
     let mut meant = on_demand_gpus(&policy, &facts.inventory);
     meant.retain(|gpu| facts.plan.kubernetes.gives_instances_of(gpu));
     if meant.is_empty() {

@@ -28,12 +28,15 @@ impl GivenUp {
     /// What is recorded in `state_dir`.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read. One that is damaged is taken for an empty one: it matters to calls
-    /// that are on their way, and to no others.
+    /// Returns an error if the file cannot be read. One that is damaged is taken for an empty one, with a line in the
+    /// log: it matters to calls that are on their way, and to no others.
     pub(super) fn read(state_dir: &Path) -> Result<Self> {
         let path = state_dir.join(FILE);
         let times = match std::fs::read(&path) {
-            Ok(bytes) => sealed::parse(&bytes).unwrap_or_default(),
+            Ok(bytes) => sealed::parse(&bytes).unwrap_or_else(|error| {
+                tracing::warn!("{}: is damaged, and counts as empty: {error}", path.display());
+                BTreeMap::new()
+            }),
             Err(e) if e.kind() == ErrorKind::NotFound => BTreeMap::new(),
             Err(e) => return Err(e).about(path.display(), "cannot be read"),
         };

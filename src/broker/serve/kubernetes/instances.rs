@@ -60,7 +60,7 @@ impl<'a> ClaimInstances<'a> {
     }
 
     fn make_all(&mut self, commands: &Commands<'_>, inventory: &Inventory, whom: &str, wanted: &[&str]) -> Result<()> {
-        let policy = planning::policy_or_none(&commands.options.policy)?;
+        let policy = planning::policy_in_force(&commands.options.policy, commands.state_dir())?;
         with_tools(commands, false, |tools, nvml| {
             let look = || on_demand_now(commands, &policy, nvml);
             give_up_lost(tools, &policy, inventory, &look()?)?;
@@ -75,7 +75,7 @@ impl<'a> ClaimInstances<'a> {
                     continue;
                 }
                 if !has_room(gpu, &one) {
-                    destroy_unused(tools, nvml)?;
+                    destroy_unused(commands, tools, nvml)?;
                 }
                 let now = look()?;
                 let Some((gpu, one)) = find(&policy, inventory, &now, name) else {

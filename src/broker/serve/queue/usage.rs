@@ -1,11 +1,11 @@
 //! What users have held lately: counted while the broker runs, and kept while it does not.
 
 use super::UserQueue;
+use crate::facts::Facts;
 use crate::serve::commands::Commands;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tranche_core::claims::Claims;
 use tranche_core::error::{Result, line};
 use tranche_core::ledger::Claim;
 use tranche_plan::queue::UsedLately;
@@ -43,16 +43,13 @@ const FORM: FileForm = FileForm {
 };
 
 impl UserQueue {
-    /// Counts what users have held since it was counted last.
-    pub(in crate::serve) fn count(&self, commands: &Commands<'_>) {
-        if let Err(error) = self.try_count(commands) {
-            tracing::warn!("{}", line(&error));
-        }
-    }
-
-    fn try_count(&self, commands: &Commands<'_>) -> Result<()> {
-        let facts = commands.facts()?;
-        let claims = Claims::open(commands.state_dir())?.books()?;
+    /// Counts what users have held since it was counted last: `claims`, which share devices of `facts`.
+    pub(super) fn count<'a>(
+        &self,
+        commands: &Commands<'_>,
+        facts: &Facts,
+        claims: impl Iterator<Item = &'a Claim>,
+    ) -> Result<()> {
         let now = super::now();
         let mut state = lock(&self.state);
         let path = file(commands.state_dir());
@@ -79,7 +76,7 @@ impl UserQueue {
         let before = state.counted_until;
         let passed = now.saturating_sub(before).as_secs_f64();
         let Some(used) = &mut state.used else { return Ok(()) };
-        for claim in claims.claims() {
+        for claim in claims {
             let account = commands.accounts.already_known(claim.uid);
             if account != Account::Owner {
                 used.add(account, passed * devices(claim, &facts.plan), now);

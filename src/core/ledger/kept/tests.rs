@@ -109,6 +109,17 @@ fn one_who_only_looks_sees_what_was_kept() {
     assert!(!is_pending(Some(&ledger), &top.path().join("other")));
 }
 
+/// The first one after a boot may ask for a ledger that another program has just made and not filled yet.
+#[test]
+fn one_who_only_looks_sees_what_was_kept_in_a_ledger_that_is_new() {
+    let top = tempfile::tempdir().unwrap();
+    let name = pod("web-0").claim_on("GPU-11111111.a");
+    reserve(&Ledger::open(top.path()).unwrap(), "a", &name);
+    drop(reboot(top.path()));
+    let seen = Claims::open(top.path()).unwrap().books().unwrap();
+    assert_eq!(seen.claims().count(), 1);
+}
+
 #[test]
 fn what_is_kept_is_read_once_in_a_boot() {
     let top = tempfile::tempdir().unwrap();
@@ -146,27 +157,49 @@ fn what_is_given_up_is_kept_no_longer() {
 }
 
 #[test]
-fn a_damaged_file_costs_its_own_gpu_alone_and_is_set_aside() {
+fn a_damaged_file_is_set_aside_where_the_ledger_knows_better() {
     let top = tempfile::tempdir().unwrap();
     let ledger = Ledger::open(top.path()).unwrap();
     reserve(&ledger, "a", &pod("web-0").claim_on("GPU-11111111.a"));
     let kept = top.path().join("kept/ledger");
     let file = kept.join("GPU-11111111.claims");
     let text = fs::read_to_string(&file).unwrap();
-    for damaged in [
-        text.replace("web-0", "web-9"),
-        text.replace("ledger 3", "ledger 9"),
-        String::new(),
+    fs::write(&file, text.replace("web-0", "web-9")).unwrap();
+    let locked = ledger.lock().unwrap();
+    assert_eq!(locked.keep(|_| true).unwrap().len(), 1);
+    assert!(kept.join("GPU-11111111.claims.damaged").exists());
+    assert!(locked.keep(|_| true).unwrap().is_empty(), "it is said once");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+/// What a pod has may not be given to another, and after a boot nobody knows it but this file.
+#[test]
+fn a_gpu_of_which_a_damaged_file_was_kept_is_refused_alone() {
+    let top = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(top.path()).unwrap();
+    reserve(&ledger, "a", &pod("web-0").claim_on("GPU-11111111.a"));
+    let kept = top.path().join("kept/ledger");
+    let file = kept.join("GPU-11111111.claims");
+    let text = fs::read_to_string(&file).unwrap();
+    for (share, damaged) in [
+        ("a", text.replace("web-0", "web-9")),
+        ("b", text.replace("ledger 3", "ledger 9")),
+        ("c", String::new()),
     ] {
         fs::write(&file, &damaged).unwrap();
         let after = reboot(top.path());
-        assert!(held(&after).is_empty(), "{damaged}");
-        let locked = after.lock().unwrap();
-        let problems = locked.keep(|_| true).unwrap();
+        let error = reserving(&after, "GPU-11111111", "a").unwrap_err();
+        let said = crate::error::line(&Error::from(error));
+        assert!(said.contains("GPU-11111111.claims"), "{damaged}: {said}");
+        reserving(&after, "GPU-22222222", share).unwrap();
+        let unreadable = after.books().unwrap().damaged;
+        assert_eq!(unreadable.len(), 1, "{unreadable:?}");
+        let problems = after.lock().unwrap().keep(|_| true).unwrap();
         assert_eq!(problems.len(), 1, "{damaged}");
-        assert!(!file.exists() && kept.join("GPU-11111111.claims.damaged").exists());
-        assert!(locked.keep(|_| true).unwrap().is_empty(), "it is said once");
+        assert_eq!(fs::read_to_string(&file).unwrap(), damaged, "for a person");
     }
+    fs::remove_file(&file).unwrap();
+    reserving(&Ledger::open(top.path()).unwrap(), "GPU-11111111", "a").unwrap();
 }
 
 #[test]
@@ -279,4 +312,32 @@ fn a_file_that_cannot_be_written_refuses_its_own_gpu_alone() {
     let wrong = locked.keep(|gpu| gpu.to_string() == "GPU-22222222").unwrap();
     assert!(!wrong.is_empty(), "{wrong:?}");
     locked.keep(|gpu| gpu.to_string() == GPU).unwrap_err();
+}
+
+/// The same where it is the ledger's file that cannot be written after a boot: what was promised is not lost by it.
+#[test]
+fn a_gpu_whose_reservations_cannot_be_restored_is_refused_alone() {
+    let top = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(top.path()).unwrap();
+    let other = "GPU-22222222";
+    for gpu in [GPU, other] {
+        reserving(&ledger, gpu, "a").unwrap();
+    }
+    fs::remove_dir_all(top.path().join("ledger")).unwrap();
+    let after = Ledger::open(top.path()).unwrap();
+    let place = top.path().join("ledger").join(Ledger::name_of(&GPU.parse().unwrap()));
+    fs::create_dir_all(place.join("x")).unwrap();
+    reserving(&after, other, "b").unwrap();
+    let refused = Error::from(reserving(&after, GPU, "b").unwrap_err());
+    assert!(
+        crate::error::line(&refused).contains("before the last boot"),
+        "{refused}"
+    );
+    let locked = after.lock().unwrap();
+    locked.keep(|gpu| gpu.to_string() == other).unwrap();
+    drop(locked);
+    fs::remove_dir_all(&place).unwrap();
+    drop(after.lock().unwrap());
+    assert_eq!(held(&after).len(), 3, "{:?}", held(&after));
+    reserving(&after, GPU, "b").unwrap();
 }

@@ -22,6 +22,7 @@ use rustix::fs::statfs;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -309,6 +310,17 @@ pub(super) fn is_empty(cgroup: &Cgroup) -> bool {
 /// Whether a cgroup has a process. One with too many cgroups below it counts as one that has.
 pub(super) fn has_processes(cgroup: &Cgroup) -> bool {
     matches!(population(cgroup), Ok(Population::Populated | Population::TooMany))
+}
+
+/// The file that says whether a cgroup of version 2 or any below it has a process, read once: from then on, its next
+/// change is an event of it (cgroups(7), `cgroup.events`).
+pub(super) fn end_of(cgroup: &Cgroup) -> Option<OwnedFd> {
+    let directory = present(cgroup).ok()??;
+    let mut events = File::open(directory.join("cgroup.events")).ok()?;
+    let mut text = String::new();
+    events.by_ref().take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    // What is empty by now has no next change.
+    text.lines().any(|line| line == "populated 1").then(|| events.into())
 }
 
 /// Whether it cannot be seen when the last process of a cgroup ends, because there are too many below it.

@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::types::{DeviceKey, HeldPart};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::Read;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 fn wanted(device: &str, shares: &[&str]) -> WaitedFor {
@@ -37,14 +40,40 @@ fn who_comes_later_is_behind_and_who_leaves_is_gone_at_once() {
     assert_eq!(ahead.collect::<Vec<_>>(), [0, 1, 2]);
     let [first, second, third] = <[Ticket; 3]>::try_from(tickets).unwrap();
     let before = third.ahead().unwrap();
-    assert!(!third.has_left(&before[0]).unwrap());
+    let mut signs = [0, 1].map(|at| third.leaving(&before[at]).unwrap());
     drop(first);
-    assert!(third.has_left(&before[0]).unwrap() && !third.has_left(&before[1]).unwrap());
+    let mut read = Vec::new();
+    assert_eq!(signs[0].read_to_end(&mut read).unwrap(), 0, "it hangs up");
+    let mut other = [PollFd::new(signs[1].as_fd(), PollFlags::empty())];
+    assert_eq!(
+        poll(&mut other, PollTimeout::from(50_u8)).unwrap(),
+        0,
+        "the second waits"
+    );
     assert_eq!(third.ahead().unwrap(), before[1..]);
     let last = line_up(&ledger, &[]);
     assert_eq!(last.ahead().unwrap().len(), 2);
     drop((second, third, last));
     assert_eq!(self::tickets(dir.path()), 0);
+}
+
+#[test]
+fn a_ticket_that_is_written_again_keeps_its_place_and_its_time_and_those_behind_look() {
+    let (_dir, ledger) = ledger();
+    let wants = [wanted("GPU-00000001", &["a"])];
+    let (mut first, second) = (line_up(&ledger, &[]), line_up(&ledger, &wants));
+    let ahead = second.ahead().unwrap();
+    assert!(!ahead[0].competes(&wants), "it waits for nothing yet");
+    let since = ledger.queued().unwrap()[0].since;
+    let mut sign = second.leaving(&ahead[0]).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    first.write_again(&ledger.lock().unwrap(), &wants).unwrap();
+    assert_eq!(sign.read_to_end(&mut Vec::new()).unwrap(), 0, "it hangs up");
+    let ahead = second.ahead().unwrap();
+    assert_eq!((ahead.len(), ahead[0].competes(&wants)), (1, true));
+    assert_eq!(ledger.queued().unwrap()[0].since, since);
+    drop(first);
+    assert_eq!(second.ahead().unwrap(), []);
 }
 
 #[test]
@@ -125,7 +154,7 @@ fn waiters_compete_for_what_cannot_be_held_twice() {
     ] {
         let waiter = Waiter {
             number: 1,
-            wants: Some(vec![waits.clone()]),
+            wants: Some([waits.clone()].into()),
         };
         let device: DeviceKey = device.parse().unwrap();
         assert_eq!(waiter.wants(&device, &part), wants, "{waits:?} and {part} of {device}");

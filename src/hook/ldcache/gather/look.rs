@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use super::{LibraryDirectory, LoaderWork};
 use tranche_core::call::KnownLibrary;
@@ -24,6 +25,8 @@ pub(super) struct Look<'a> {
     names: BTreeMap<Cow<'a, OsStr>, NameFacts<'a>>,
     /// Whether the directory itself is on the image's mount, so that nothing covers what an engine mounted in it.
     is_uncovered: bool,
+    /// The flags of the driver's libraries in it, each once.
+    flags: Vec<AbiFlags>,
     /// How many more files of the image may be opened.
     pub(super) reads_left: usize,
 }
@@ -46,6 +49,8 @@ struct NameFacts<'a> {
     is_in_place: bool,
     /// What the specification says of the library.
     known: Option<&'a KnownLibrary>,
+    /// Whether it says two things: the host has a directory for each word size, and the image one for both.
+    is_twice: bool,
     /// What was found.
     seen: Option<Seen<'a>>,
 }
@@ -90,7 +95,9 @@ impl<'a> Look<'a> {
         }
         for library in work.libraries {
             if let Some(text) = place.name_of(library.path.as_path()) {
-                names.entry(text.into()).or_default().known = Some(library);
+                let name = names.entry(text.into()).or_default();
+                name.is_twice |= name.known.is_some_and(|known| known.class != library.class);
+                name.known = Some(library);
             }
         }
         Look {
@@ -98,6 +105,7 @@ impl<'a> Look<'a> {
             bundle,
             names,
             is_uncovered: bundle.root.check_image(&place.directory).is_ok(),
+            flags: Vec::new(),
             reads_left,
         }
     }
@@ -111,6 +119,15 @@ impl<'a> Look<'a> {
             }
         }
         self.look_at(|name| name.is_listed);
+        self.note_flags();
+    }
+
+    fn note_flags(&mut self) {
+        for seen in self.names.values().filter_map(|name| name.seen.as_ref()) {
+            if seen.is_driver && !self.flags.contains(&seen.flags) {
+                self.flags.push(seen.flags);
+            }
+        }
     }
 
     /// Looks at what an engine mounted, and at the links by which programs find that.
@@ -132,6 +149,7 @@ impl<'a> Look<'a> {
                 self.link(link);
             }
         }
+        self.note_flags();
     }
 
     fn look_at(&mut self, is_wanted: impl Fn(&NameFacts<'a>) -> bool) {
@@ -238,6 +256,41 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// Which of the driver's libraries are covered by those of the other word size, in words; `None` if none is.
+    pub(super) fn covered(&self) -> Option<String> {
+        let (mut count, mut sizes) = (0, (32, 64));
+        for seen in self
+            .names
+            .values()
+            .filter(|name| name.is_twice)
+            .filter_map(|name| name.seen.as_ref())
+        {
+            count += 1;
+            // An engine mounts in the order of the paths, so it is the same word size for all.
+            if Some(seen.flags) != AbiFlags::of_this_machine(true) {
+                sizes = (64, 32);
+            }
+        }
+        if count == 0 {
+            return None;
+        }
+        let (lower, upper) = sizes;
+        Some(format!(
+            "{count} of the driver's {lower}-bit libraries left out, because the image has one directory for both word \
+             sizes, and {upper}-bit ones cover them"
+        ))
+    }
+
+    /// Whether a library of the driver with other flags than these is at `path`.
+    pub(super) fn has_other(&self, path: &Path, flags: AbiFlags) -> bool {
+        // The image's cache has thousands of entries, nearly all with the flags of the driver's libraries.
+        if self.flags.iter().all(|own| *own == flags) {
+            return false;
+        }
+        let seen = self.place.name_of(path).and_then(|name| self.seen(name));
+        seen.is_some_and(|seen| seen.is_driver && seen.flags != flags)
+    }
+
     /// The driver's libraries under the names by which programs ask for them.
     pub(super) fn driver(&self) -> impl Iterator<Item = NamedLibrary<'_>> {
         self.instead_of_links().chain(self.libraries(true))
@@ -290,7 +343,8 @@ impl<'a> NameFacts<'a> {
     /// own name is there, and need not be looked at. Otherwise the user may have mounted something else under this
     /// name, or over the whole directory: then there must be a file with content.
     fn known_library(&self, text: &OsStr, place: &LibraryDirectory, is_uncovered: bool) -> Option<Seen<'a>> {
-        let known = self.known?;
+        // Of two libraries under one name, one covers the other.
+        let known = self.known.filter(|_| !self.is_twice)?;
         self.bound?;
         // Without an ABI of this machine, the hook looks into the file.
         let flags = AbiFlags::of_this_machine(known.class == ElfClass::Elf64)?;

@@ -51,6 +51,33 @@ fn the_environment_names_devices() {
         ("NVIDIA_VISIBLE_DEVICES=0::3", "environment 0.3"),
         ("NVIDIA_VISIBLE_DEVICES=0:1::3", "environment 0:1.3"),
     ]);
+    // The forms that libnvidia-container accepts. Any other name is unchanged.
+    let upper = "ABCDEF0B-0E3A-4D7E-9D3A-0123456789AB";
+    for (asked, meant) in [
+        ("ALL".to_owned(), "all".to_owned()),
+        ("0,All".to_owned(), "all".to_owned()),
+        ("runtime.nvidia.com/gpu=ALL".to_owned(), "all".to_owned()),
+        (format!("gpu-{upper}"), format!("GPU-{upper}")),
+        (format!("Mig-{upper}"), format!("MIG-{upper}")),
+        (format!("mig-gpu-{upper}/7/0"), format!("MIG-GPU-{upper}/7/0")),
+        (format!("gpu-{upper}.any"), format!("GPU-{upper}.any")),
+        (format!("gpu-{upper}::3"), format!("GPU-{upper}.3")),
+        ("gpu-of-mine-1".to_owned(), "nvidia.com/gpu=gpu-of-mine-1".to_owned()),
+        ("0:1b:00.0".to_owned(), "0000:1b:00.0".to_owned()),
+        ("0:1B:0".to_owned(), "0000:1b:00.0".to_owned()),
+        ("00000000:1B:00.0".to_owned(), "0000:1b:00.0".to_owned()),
+        ("10000:1:2.0".to_owned(), "10000:01:02.0".to_owned()),
+    ] {
+        check(&[(
+            &format!("NVIDIA_VISIBLE_DEVICES={asked}"),
+            &format!("environment {meant}"),
+        )]);
+    }
+    // A CDI name is exact.
+    check(&[(
+        "NVIDIA_VISIBLE_DEVICES=nvidia.com/gpu=ALL",
+        "environment nvidia.com/gpu=ALL",
+    )]);
     for name in [
         GPU,
         "MIG-8188460b-0e3a-4d7e-9d3a-0123456789ab",
@@ -399,7 +426,10 @@ fn imex_channels_are_numbers_and_all_is_for_mounts() {
 fn only_a_privileged_container_manages_mig() {
     let config = |line: &str| request(&format!("NVIDIA_VISIBLE_DEVICES=all {line}")).mig_config;
     let zero = MigAccess::Devices(vec!["0".parse().unwrap(), GPU.parse().unwrap()]);
-    assert_eq!(config("privileged NVIDIA_MIG_CONFIG_DEVICES=all"), Some(MigAccess::All));
+    for all in ["all", "ALL"] {
+        let asked = config(&format!("privileged NVIDIA_MIG_CONFIG_DEVICES={all}"));
+        assert_eq!(asked, Some(MigAccess::All));
+    }
     assert_eq!(
         config(&format!("privileged NVIDIA_MIG_CONFIG_DEVICES=0,{GPU}")),
         Some(zero)

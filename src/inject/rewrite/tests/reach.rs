@@ -342,6 +342,7 @@ fn a_wait_is_shortened_to_what_the_owner_allows_for_whoever_asks() {
             host: &|| Ok(scene.host.clone()),
             container: None,
             process: Some(std::process::id()),
+            refresh: &|_| Ok(()),
             remark: &|remark| remarks.borrow_mut().push(remark.to_string()),
         };
         let refused = line(&rewrite(&serde_json::to_vec(config).unwrap(), &context).unwrap_err());
@@ -456,6 +457,7 @@ fn what_the_owner_forbids_counts_even_if_it_was_not_known_at_first() {
         container: None,
         process: None,
         caller: CallingEngine::Ctr,
+        refresh: &|_| Ok(()),
         remark: &|remark| remarks.borrow_mut().push(remark.to_string()),
     };
     assert!(rewrite(&bytes, &context).unwrap().is_none());

@@ -7,7 +7,7 @@ fn parse(line: &str) -> RuntimeArguments {
 
 fn bundle(line: &str) -> (Option<String>, Option<String>) {
     match parse(line).action {
-        Action::Create { bundle, id, .. } => (bundle.map(|path| path.display().to_string()), id),
+        Action::Create(Start { bundle, id, .. }) => (bundle.map(|path| path.display().to_string()), Some(id)),
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -43,6 +43,12 @@ fn the_bundle_is_found_in_every_form() {
         "create --future --bundle /b ID",
         "create --bundle /b --future ID",
         "run -dx --bundle /b ID",
+        // Behind the id, where runc reads options too.
+        "create ID --bundle /b",
+        "create --pid-file /p ID -b /b",
+        "run ID -d --bundle=/b",
+        "create ID --future --bundle /b",
+        "create --future ID --bundle /b",
         // Values that look like something else.
         "--root create create --pid-file --bundle --bundle /b ID",
         "--log run create --console-socket exec --bundle /b ID",
@@ -50,9 +56,7 @@ fn the_bundle_is_found_in_every_form() {
         assert_eq!(bundle(line), expected(), "{line}");
     }
     assert_eq!(bundle("create ID"), (None, Some("ID".to_owned())));
-    // Both runtimes end the options at the first word that is not one.
-    assert_eq!(bundle("run ID --bundle /b"), (None, Some("ID".to_owned())));
-    assert_eq!(bundle("create"), (None, None));
+    assert_eq!(bundle("run -- ID --bundle /b"), (None, Some("ID".to_owned())));
 }
 
 #[test]
@@ -64,7 +68,7 @@ fn a_name_that_is_not_valid_utf8_is_kept() {
         vec![OsString::from_vec(b"--bundle=/b\xff".to_vec())],
     ] {
         let words: Vec<OsString> = [vec!["create".into()], words, vec!["ID".into()]].concat();
-        let Action::Create { bundle, .. } = RuntimeArguments::parse(&words).action else {
+        let Action::Create(Start { bundle, .. }) = RuntimeArguments::parse(&words).action else {
             panic!()
         };
         assert_eq!(bundle.unwrap().into_os_string(), odd);
@@ -91,11 +95,13 @@ fn the_bundle_of_a_restored_container_is_found() {
     for line in [
         "restore --bundle /b ID",
         "--root /r restore -d --image-path /i --tcp-established --pid-file /p --bundle=/b --empty-ns network ID",
+        "restore ID -b /b",
         "restore --manage-cgroups-mode soft --lsm-profile x -b /b --file-locks --work-path /w ID",
     ] {
         let expected = Action::Restore {
             bundle: Some("/b".into()),
-            id: Some("ID".into()),
+            id: "ID".into(),
+            unknown: Vec::new(),
         };
         assert_eq!(parse(line).action, expected, "{line}");
     }
@@ -110,7 +116,7 @@ fn every_other_command_passes() {
         "checkpoint --image-path run ID",
         "new-command --bundle /b ID",
         "--future value new-command create",
-        "--future create",
+        "--future create ID",
         "help create",
         "kill ID",
         "kill ID TERM",
@@ -119,10 +125,18 @@ fn every_other_command_passes() {
         "kill ID 99",
         "delete ID",
         "delete --force=false ID",
+        "create",
+        "create --bundle /b",
+        "create --help",
+        "run -h ID",
+        "restore --help ID",
+        "restore",
+        "exec --help ID sh",
+        "delete --force --help ID",
     ] {
         let seen = parse(line).action;
         match line {
-            "--future create" => assert!(matches!(seen, Action::Create { .. }), "{line}"),
+            "--future create ID" => assert!(matches!(seen, Action::Create { .. }), "{line}"),
             _ => assert_eq!(seen, Action::Pass, "{line}"),
         }
     }
@@ -142,11 +156,15 @@ fn an_end_without_notice_is_recognized() {
         "delete -f ID",
         "delete --force=true ID",
         "--root /r --log /l delete --force ID",
+        "delete ID --force",
+        "delete ID -f",
+        "kill ID KILL --all",
+        "kill ID --future KILL",
+        "kill --future x ID KILL",
     ] {
         assert_eq!(parse(line).action, Action::End { id: "ID".into() }, "{line}");
     }
-    // The option belongs in front of the id.
-    assert_eq!(parse("delete ID --force").action, Action::Pass);
+    assert_eq!(parse("delete -- ID --force").action, Action::Pass);
     assert_eq!(parse("delete --force").action, Action::Pass);
 }
 
@@ -177,4 +195,19 @@ fn a_process_is_found_in_its_file_or_in_the_arguments() {
         [(1, 1, "A=1".into()), (2, 1, "B=2".into())]
     );
     assert_eq!(parse("exec --tty").action, Action::Pass);
+}
+
+#[test]
+fn what_an_unknown_option_names_is_kept() {
+    for (line, unknown) in [
+        ("create --future /v --bundle /b ID", vec!["/v"]),
+        ("create --future=/v ID -x", vec!["/v", ""]),
+        ("create --bundle /b ID", vec![]),
+    ] {
+        let Action::Create(start) = parse(line).action else {
+            panic!("{line}")
+        };
+        assert_eq!(start.unknown, unknown, "{line}");
+        assert_eq!(start.id, "ID");
+    }
 }

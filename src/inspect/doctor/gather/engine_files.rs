@@ -2,8 +2,10 @@
 
 use super::machine::Machine;
 use crate::doctor::FoundError;
+use crate::engine_config::Settings;
+use crate::engine_config::changes::ReadConfiguration;
 use crate::engine_config::check::files_in;
-use crate::engine_config::containerd;
+use crate::engine_config::containerd::{self, Version};
 use crate::engine_config::document::{ConfigFile, Syntax};
 use crate::engine_config::view::EngineView;
 use std::fs;
@@ -12,18 +14,52 @@ use std::path::{Path, PathBuf};
 use tranche_core::error::{Context, Result};
 use tranche_plan::engines::{DropIns, Engine, FoundEngine};
 
-/// What the files of each engine say. Of the machine that this program runs on, only those of engines that are
-/// installed count. An engine without a file is left out.
-pub(super) fn read(machine: &Machine, installed: &[FoundEngine]) -> Vec<(Engine, Result<EngineView, FoundError>)> {
+/// What the file of an engine says, or why it cannot be read.
+type Viewed = (Engine, Result<EngineView, FoundError>);
+
+/// What the files of each engine say, and which of them `tranche runtime configure` does not change. Of the machine
+/// that this program runs on, only those of engines that are installed count. An engine without a file is left out.
+pub(super) fn read(machine: &Machine, installed: &[FoundEngine]) -> (Vec<Viewed>, Vec<(Engine, FoundError)>) {
     let is_installed = |engine: &Engine| !machine.is_here || installed.iter().any(|one| one.engine == *engine);
-    let engines = Engine::ALL.iter().copied().filter(is_installed);
-    let views = engines.filter_map(|engine| Some((engine, view(machine, engine).transpose()?)));
-    views
-        .map(|(engine, view)| (engine, view.map_err(|error| FoundError::of(&error).without_hint())))
-        .collect()
+    let (mut views, mut unchangeable) = (Vec::new(), Vec::new());
+    for engine in Engine::ALL.iter().copied().filter(is_installed) {
+        match files(machine, engine) {
+            Ok(None) => {}
+            Ok(Some((main, context))) => {
+                let view = EngineView::of(engine, &context);
+                views.push((engine, view.map_err(|error| FoundError::of(&error).without_hint())));
+                let refused = added(engine, &main, &context).err();
+                unchangeable.extend(refused.map(|error| (engine, FoundError::of(&error))));
+            }
+            Err(error) => views.push((engine, Err(FoundError::of(&error).without_hint()))),
+        }
+    }
+    (views, unchangeable)
 }
 
-fn view(machine: &Machine, engine: Engine) -> Result<Option<EngineView>> {
+/// Adds the runtime to the configuration, in memory.
+fn added(engine: Engine, main: &ConfigFile, context: &ConfigFile) -> Result<()> {
+    let read = ReadConfiguration {
+        main,
+        drop_in: None,
+        context,
+        before: &[],
+        after: &[],
+        new: Version::of_new_file(false),
+    };
+    let settings = Settings {
+        name: "tranche".parse()?,
+        path: "/usr/bin/tranche-runtime".to_owned(),
+        is_default: false,
+        cdi: true,
+        annotations: None,
+        hooks_dir: None,
+    };
+    read.edits(engine, &settings).map(drop)
+}
+
+/// The main file of an engine, and all that it reads, merged.
+fn files(machine: &Machine, engine: Engine) -> Result<Option<(ConfigFile, ConfigFile)>> {
     let main = engine.facts().file;
     let Some(first) = one(machine, engine, main)? else {
         // Its directory may have files all the same.
@@ -31,12 +67,14 @@ fn view(machine: &Machine, engine: Engine) -> Result<Option<EngineView>> {
             files if files.is_empty() => Ok(None),
             files => {
                 let empty = ConfigFile::read(main, Syntax::of(engine), "")?;
-                EngineView::of(engine, &ConfigFile::together(&empty, files.iter())).map(Some)
+                let context = ConfigFile::together(&empty, files.iter());
+                Ok(Some((empty, context)))
             }
         };
     };
     let files = more(machine, engine, Some(&first))?;
-    EngineView::of(engine, &ConfigFile::together(&first, files.iter())).map(Some)
+    let context = ConfigFile::together(&first, files.iter());
+    Ok(Some((first, context)))
 }
 
 /// One file, named as the machine names it; `None` if it does not exist.

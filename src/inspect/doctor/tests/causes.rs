@@ -59,7 +59,7 @@ fn each_way_in_which_a_driver_is_incomplete() {
         "no GPU was found",
         Degraded::NoGpu { shown_by: shown_by() },
     );
-    fires(Finding::MigEmpty, "has no instances", |subject, _| {
+    fires(Finding::MigEmpty, "without instances: gpu 1", |subject, _| {
         let (current, pending) = (MigMode::Enabled, MigMode::Enabled);
         subject.inventory.gpus[1].mig = Some(MigState { current, pending });
     });
@@ -242,7 +242,7 @@ fn files_of_specifications_that_engines_do_not_read() {
     }
     // Nobody but root reads them.
     is_good("specifications", "engines find 1 device", |subject, top| {
-        subject.engines = vec![engine("containerd", "2.0.1")];
+        subject.engines = vec![engine("containerd", "2.0.10")];
         fs::set_permissions(top.join("cdi/nvidia.json"), PermissionsExt::from_mode(0o600)).unwrap();
     });
 }
@@ -353,11 +353,23 @@ fn the_broker_and_the_daemons_that_shares_need() {
     let mut subject = healthy(top.path());
     stopped(&mut subject);
     fs::create_dir_all(top.path().join("run/systemd/system")).unwrap();
-    let results = examine(&subject);
-    let one = results.iter().find(|one| one.check == "broker").unwrap();
+    let fix = |subject: &DoctorSubject| {
+        let results = examine(subject);
+        let one = results.iter().find(|one| one.check == "broker").unwrap();
+        one.diagnosis.fault().unwrap().fix.text().to_owned()
+    };
+    assert!(
+        fix(&subject).starts_with("run tranche broker as root"),
+        "the unit is not installed"
+    );
+    write(top.path(), "/usr/lib/systemd/system/tranche-broker.socket", "");
+    assert_eq!(fix(&subject), "systemctl enable --now tranche-broker.socket");
+    fs::create_dir_all(top.path().join("etc/systemd/system")).unwrap();
+    symlink("/dev/null", top.path().join("etc/systemd/system/tranche-broker.socket")).unwrap();
+    let unit = "tranche-broker.socket";
     assert_eq!(
-        one.diagnosis.fault().unwrap().fix.text(),
-        "systemctl enable --now tranche-broker.socket"
+        fix(&subject),
+        format!("systemctl unmask {unit} && systemctl enable --now {unit}")
     );
     fires(Finding::BrokerRefuses, "its answer is not", |subject, _| {
         subject.broker = BrokerCondition::Refuses(error("broker.sock: its answer is not one of the broker's", None));
@@ -401,9 +413,9 @@ fn engines_whose_files_keep_them_from_devices() {
     let debian = "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.cni]\nbin_dir = '/usr/lib/cni'\n";
     fires(
         Finding::EngineCdiOff,
-        "containerd 1.7.24: CDI is off by default",
+        "containerd 1.7.33: CDI is off by default",
         |subject, _| {
-            subject.engines = vec![engine("containerd", "1.7.24")];
+            subject.engines = vec![engine("containerd", "1.7.33")];
             subject.engine_files = vec![file(Engine::Containerd, debian)];
         },
     );
@@ -419,12 +431,12 @@ fn engines_whose_files_keep_them_from_devices() {
         Finding::EngineRuntimeMissing,
         "the default runtime runc is not defined",
         |subject, _| {
-            subject.engines = vec![engine("containerd", "1.7.24")];
+            subject.engines = vec![engine("containerd", "1.7.33")];
             subject.engine_files = runtimes("tranche");
         },
     );
     // containerd 2 adds the table of the file to its own.
-    for (version, name) in [("1.7.24", "runc"), ("2.1.9", "tranche")] {
+    for (version, name) in [("1.7.33", "runc"), ("2.1.9", "tranche")] {
         is_good("configuration of engines", "CDI is on", |subject, _| {
             subject.engines = vec![engine("containerd", version)];
             subject.engine_files = runtimes(name);

@@ -25,6 +25,7 @@ const FIXES: &[(Finding, Shown)] = &[
     (Finding::NoGpu, Person("looks for the fault of the GPU")),
     (Finding::VersionsDiffer, Person("restarts the machine")),
     (Finding::MigEmpty, Person("chooses the instances of a GPU")),
+    (Finding::MigPending, Person("decides when the GPU is reset")),
     (
         Finding::MigNotRestored,
         Test("mig/changes.rs::a_restore_that_fails_is_a_result_of_doctor"),
@@ -47,9 +48,10 @@ const FIXES: &[(Finding, Shown)] = &[
         Finding::LinkBlocked,
         Person("the same command, after what is in the way was removed"),
     ),
+    (Finding::NodesOpen, Person("decides whether users may pass the ledger")),
     (
-        Finding::NodesOpen,
-        Person("decides who may use GPUs, in the module's parameters"),
+        Finding::LibrariesMixed,
+        Test("cli/doctor/faults.rs::a_libcuda_of_another_driver"),
     ),
     (
         Finding::FabricManagerStopped,
@@ -92,7 +94,18 @@ const FIXES: &[(Finding, Shown)] = &[
         Finding::RefreshDisabled,
         Machine("reload: after the fix, tranche doctor finds the units enabled"),
     ),
-    (Finding::HookReplaceable, Person("installs tranche elsewhere")),
+    (
+        Finding::OthersCanWrite,
+        Test("cli/doctor/rights.rs::what_root_s_engines_trust_and_others_can_write"),
+    ),
+    (
+        Finding::ProgramNotExecutable,
+        Test("cli/doctor/rights.rs::a_hook_that_no_engine_can_execute"),
+    ),
+    (
+        Finding::NoRoom,
+        Test("cli/doctor/faults.rs::a_state_directory_without_room"),
+    ),
     (Finding::HookNotStatic, Person("installs a static program")),
     (
         Finding::StateUnsafe,
@@ -107,6 +120,10 @@ const FIXES: &[(Finding, Shown)] = &[
     (Finding::PolicyInvalid, Person("corrects the policy")),
     (Finding::PolicyUnfit, Person("corrects the policy")),
     (Finding::PolicyDeviceMissing, Person("corrects the policy")),
+    (
+        Finding::PolicyEmpty,
+        Test("cli/doctor/faults.rs::a_policy_that_gives_nothing"),
+    ),
     (Finding::PolicyWarning, Person("corrects the policy")),
     (
         Finding::EngineWithoutCdi,
@@ -122,7 +139,19 @@ const FIXES: &[(Finding, Shown)] = &[
     ),
     (Finding::EngineConfigInvalid, Person("corrects the file of the engine")),
     (Finding::EngineDirectories, Person("corrects the file of the engine")),
-    (Finding::EngineRuntimeMissing, Person("corrects the file of the engine")),
+    (Finding::EngineInSnap, Person("installs another package of docker")),
+    (
+        Finding::KnownFault,
+        Person("decides when the driver or an engine is updated"),
+    ),
+    (
+        Finding::NvidiaHook,
+        Test("cli/doctor/engine_files.rs::the_hook_of_nvidia_s_toolkit"),
+    ),
+    (
+        Finding::EngineRuntimeMissing,
+        Test("cli/doctor/engine_files.rs::a_runtime_that_nvidia_s_toolkit_left"),
+    ),
     (Finding::SelinuxNodes, Person("setsebool needs SELinux")),
     (Finding::SelinuxNodeLabels, Person("restorecon needs SELinux")),
     (Finding::SelinuxModule, Person("semodule needs SELinux")),
@@ -133,6 +162,14 @@ const FIXES: &[(Finding, Shown)] = &[
         Person("decides whether users may make namespaces"),
     ),
     (Finding::IdMapMissing, Person("installs a package")),
+    (
+        Finding::IdMapPowerless,
+        Test("cli/doctor/rights.rs::a_newuidmap_without_its_right"),
+    ),
+    (
+        Finding::UserWithoutIds,
+        Person("usermod changes the users of the machine"),
+    ),
     (Finding::LedgerDamaged, Person("knows when no container holds a share")),
     (Finding::LedgerUnusable, Person("corrects what the message names")),
     (Finding::HeldBeyondPolicy, Person("decides which container ends")),
@@ -150,6 +187,10 @@ const FIXES: &[(Finding, Shown)] = &[
         Test("cli/doctor/starts.rs::shares_under_mps_without_a_broker"),
     ),
     (Finding::BrokerRefuses, Person("starts the broker again")),
+    (
+        Finding::BrokerPrivate,
+        Test("cli/doctor/rights.rs::a_socket_of_the_broker_that_only_root_can_use"),
+    ),
     (Finding::StatusDamaged, Person("removes the file")),
     (Finding::MpsFailed, Person("looks for the fault of the daemon")),
     (Finding::MpsServerFailed, Person("looks for the fault of the driver")),
@@ -196,6 +237,8 @@ fn each_finding_is_provoked_by_a_test() {
     let tests = [
         include_str!("../tests.rs"),
         include_str!("causes.rs"),
+        include_str!("faults_of_users.rs"),
+        include_str!("rootless.rs"),
         include_str!("selinux.rs"),
     ]
     .concat();

@@ -103,7 +103,7 @@ fn until(mut is_true: impl FnMut() -> bool) {
 
 /// What the program takes that has shown these offers for as long as the lists of a start take.
 fn resident(offers: Vec<Offer>) -> f64 {
-    let count: usize = offers.iter().map(|offer| offer.ids().len()).sum();
+    let count: usize = offers.iter().map(|offer| offer.count()).sum();
     let bed = Bed::new(offers);
     let process = bed.process();
     until(|| bed.kubelet.allocatable(GPU) == count && bed.broker.node().longest > 0);

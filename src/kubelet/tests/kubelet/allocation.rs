@@ -3,7 +3,8 @@
 use crate::bed::{Bed, GPU};
 use crate::offers::{replicas, whole};
 use tonic::Code;
-use tranche_protocol::OfferedParts;
+use tranche_kubelet::settings::Settings;
+use tranche_protocol::{OfferedParts, PodPlacement};
 
 fn owned(ids: &[&str]) -> Vec<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
@@ -34,11 +35,32 @@ fn several_shares_of_one_container_are_on_one_gpu() {
 fn spread_takes_the_freest_gpu() {
     let bed = Bed::new(vec![replicas("GPU-0", 2), replicas("GPU-1", 2)]);
     let mut settings = bed.settings();
-    settings.placement = tranche_kubelet::prefer::Placement::Spread;
+    settings.placement = Some(PodPlacement::Spread);
     let _plugin = crate::bed::Plugin::start(settings);
     bed.wait_allocatable(4);
     assert_eq!(bed.kubelet.admit("a", "c", GPU, 1).unwrap(), ["nvidia.com/gpu=GPU-0.0"]);
     assert_eq!(bed.kubelet.admit("b", "c", GPU, 1).unwrap(), ["nvidia.com/gpu=GPU-1.0"]);
+}
+
+/// The policy of the node says it, unless the option does; and a policy that changes counts for the next container.
+#[test]
+fn the_policy_may_distribute_the_shares_of_one_container() {
+    let bed = Bed::new(vec![replicas("GPU-0", 4), replicas("GPU-1", 4)]);
+    bed.broker.node().placement = Some(PodPlacement::Distributed);
+    {
+        let _plugin = bed.plugin();
+        bed.wait_allocatable(8);
+        let two = bed.kubelet.admit("a", "c", GPU, 2).unwrap();
+        assert_eq!(two, ["nvidia.com/gpu=GPU-0.0", "nvidia.com/gpu=GPU-1.0"]);
+    }
+    let settings = Settings {
+        placement: Some(PodPlacement::Packed),
+        ..bed.settings()
+    };
+    let _plugin = crate::bed::Plugin::start(settings);
+    bed.wait_allocatable(8);
+    let two = bed.kubelet.admit("b", "c", GPU, 2).unwrap();
+    assert_eq!(two, ["nvidia.com/gpu=GPU-0.1", "nvidia.com/gpu=GPU-0.2"]);
 }
 
 #[test]

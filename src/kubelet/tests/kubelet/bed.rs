@@ -13,7 +13,6 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tranche_kubelet::prefer::Placement;
 use tranche_kubelet::{ClusterSettings, Settings, Times};
 use tranche_protocol::Offer;
 
@@ -68,7 +67,7 @@ impl Bed {
         Settings {
             kubelet_dir: self.top.path().join("kubelet"),
             state_dir: self.top.path().join("run"),
-            placement: Placement::Packed,
+            placement: None,
             device_plugin: true,
             dra: None,
             cluster: ClusterSettings::default(),

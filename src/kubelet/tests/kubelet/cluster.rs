@@ -150,6 +150,10 @@ fn a_device_that_does_not_work_is_an_event_and_the_calls_are_those_of_the_chart(
         .broker
         .change(|offers| offers[0].unhealthy = Some("Xid 79".into()));
     scene.api.wait_event("DeviceUnhealthy", "nvidia.com/gpu GPU-0: Xid 79");
+    let wrong = "config.yaml:3:1: unknown key; the policy of the last refresh stays in force";
+    scene.bed.broker.node().wrong_policy = Some(wrong.to_owned());
+    scene.bed.broker.change(|_| ());
+    scene.api.wait_event("PolicyInvalid", wrong);
     scene.bed.wait_allocatable(0);
     let wanted: BTreeSet<String> = CALLS
         .lines()

@@ -15,7 +15,6 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tranche_core::ledger::KubernetesObject;
 use tranche_kubelet::dra::{Running, start};
-use tranche_kubelet::prefer::Placement;
 use tranche_kubelet::{ClusterSettings, DriverOptions, Settings, Times};
 
 /// The calls for which the chart asks for rights.
@@ -57,7 +56,7 @@ impl Scene {
         let settings = Settings {
             kubelet_dir: self.top.path().join("kubelet"),
             state_dir: self.top.path().join("run"),
-            placement: Placement::Packed,
+            placement: None,
             device_plugin: false,
             dra: None,
             cluster: ClusterSettings::default(),

@@ -12,7 +12,8 @@ use tranche_core::broker::{MOST_BYTES, SOCKET};
 use tranche_core::error::{Error, Result, parts};
 use tranche_core::ledger::PodName;
 use tranche_protocol::{
-    AllocatedDevice, DraDevices, Offer, Offers, PolicyAnswer, PrepareClaimRequest, PreparedClaim, Request, Taken,
+    AllocatedDevice, DraDevices, Offer, Offers, PodPlacement, PolicyAnswer, PrepareClaimRequest, PreparedClaim,
+    Request, Taken,
 };
 
 /// What a claim gets for a device, in words, or why it gets nothing.
@@ -22,12 +23,16 @@ pub(crate) type Judge = Box<dyn Fn(&AllocatedDevice) -> Result<String> + Send>;
 #[derive(Default)]
 pub(crate) struct Node {
     pub(crate) offers: Vec<Offer>,
+    /// Which of them a container gets, by the policy.
+    pub(crate) placement: Option<PodPlacement>,
     /// Each request that changes something, in order.
     pub(crate) asked: Vec<String>,
     /// The longest request, in bytes.
     pub(crate) longest: usize,
     /// The policy of the cluster.
     pub(crate) policy: Option<String>,
+    /// What is wrong with the policy of the node, if the last one stays in force.
+    pub(crate) wrong_policy: Option<String>,
     /// What is offered to a driver for dynamic resource allocation.
     pub(crate) dra: DraDevices,
     /// Why no claim is prepared.
@@ -131,7 +136,9 @@ fn answer(stream: UnixStream, node: &Mutex<Node>) {
         _ if node.is_broken => Err(Error::failed("plan", "cannot be read")),
         _ if line.len() > MOST_BYTES => Err(Error::failed("request", "is too long")),
         Ok(Request::Offers(_)) => Ok(json!(Offers {
-            offers: node.offers.clone()
+            offers: node.offers.clone(),
+            wrong_policy: node.wrong_policy.clone(),
+            placement: node.placement,
         })),
         Ok(Request::Reserve(request)) => {
             node.asked
@@ -169,7 +176,7 @@ impl Node {
     fn offer(&mut self, id: &str) -> Option<(&mut Offer, Option<String>)> {
         let device = id.split('.').next()?;
         let mut offers = self.offers.iter_mut().filter(|offer| offer.device == device);
-        let offer = offers.find(|offer| offer.ids().iter().any(|own| own == id))?;
+        let offer = offers.find(|offer| offer.has(id))?;
         let share = id.strip_prefix(offer.device.as_str())?.strip_prefix('.');
         let share = share.map(str::to_owned);
         Some((offer, share))

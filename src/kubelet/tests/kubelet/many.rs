@@ -1,10 +1,10 @@
 //! A large node.
 
-use crate::bed::{Bed, until};
-use crate::offers::replicas;
+use crate::bed::{Bed, GPU, until};
+use crate::offers::{replicas, whole};
 use std::time::Instant;
 use tranche_core::broker::MOST_BYTES;
-use tranche_protocol::Offer;
+use tranche_protocol::{Offer, OfferedParts};
 
 const MIG: &str = "nvidia.com/mig-1g.10gb.shared";
 
@@ -40,4 +40,26 @@ fn a_node_with_64_gpus_of_70_shares_works() {
     let longest = bed.broker.node().longest;
     assert!(longest <= MOST_BYTES, "{longest}");
     eprintln!("memory: {} KiB", process.memory());
+}
+
+/// More shares than the kubelet reads in one list: it gets as many as it reads, and the program stays within the memory
+/// that the chart gives it.
+#[test]
+fn as_many_shares_are_allocatable_as_the_kubelet_reads() {
+    let split = |gpu: usize| Offer {
+        parts: OfferedParts::Replicas {
+            count: 16_384,
+            named: false,
+        },
+        ..whole(&format!("GPU-4f1b7e3c-7a0e-5c5e-9f0c-0000000000{gpu:02}"))
+    };
+    let bed = Bed::new((0..8).map(split).collect());
+    let process = bed.process();
+    until("many are allocatable", || bed.kubelet.allocatable(GPU) > 50_000);
+    let names = bed.kubelet.admit("a", "c", GPU, 3).unwrap();
+    assert_eq!(names.len(), 1, "{names:?}");
+    bed.kubelet.run("a", "c", GPU).unwrap();
+    let memory = process.memory();
+    eprintln!("memory: {memory} KiB");
+    assert!(memory < 64 << 10, "{memory} KiB");
 }

@@ -100,7 +100,7 @@ fn the_command_line_ends_with_the_exit_code_of_its_kind() {
     assert!(
         String::from_utf8(help.stdout)
             .unwrap()
-            .contains("--placement packed|spread")
+            .contains("--placement policy|packed|spread|distributed")
     );
     let version = String::from_utf8(run(&["--version"]).stdout).unwrap();
     assert!(version.starts_with("tranche-kubelet "), "{version}");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::derive::Sharing;
-use crate::share::{Wish, fit};
+use crate::share::{Unused, Wish, fit};
 use std::collections::BTreeSet;
 use tranche_core::ledger::OutOfService;
 use tranche_core::types::{ContainerPath, HostPath};
@@ -22,7 +22,7 @@ fn host(yaml: &str) -> Case {
     let policy = crate::policy::read::parse("c.yaml", yaml).unwrap().policy;
     let plan = crate::share::plan(&policy, &inventory).unwrap();
     let sharing = Sharing {
-        plan,
+        plan: plan.into(),
         held: BTreeSet::new(),
         out_of_service: OutOfService::default(),
         state_dir: HostPath::new("/run/tranche").unwrap(),
@@ -48,7 +48,7 @@ impl Case {
             device: Some(device(index)),
             ..Wish::shares(shares)
         };
-        fit(&self.options.sharing.as_ref().unwrap().plan, &wish, |_, _| true).unwrap()
+        fit(&self.options.sharing.as_ref().unwrap().plan, &wish, &Unused).unwrap()
     }
 
     fn container(&self, plain: &[u32], fits: &[(&str, &Fit)]) -> Result<Derived, ContainerError> {

@@ -1,7 +1,7 @@
 //! An entry of `resources`: which devices are shared, into which parts, and under which kind.
 
 use super::sections::{Entry, ShareSection};
-use crate::policy::{DeviceSet, MOST_PARTS, Parts, Placed, Resource, ShareAsk, Split, Strategy};
+use crate::policy::{DeviceSet, MOST_NAMED, Parts, Placed, Resource, ShareAsk, Split, Strategy};
 use std::fmt::Display;
 use tranche_core::error::{Error, Result};
 use tranche_core::types::{CdiKind, Place, ShareName};
@@ -56,11 +56,17 @@ pub(super) fn read_split(around: Around<'_>, entry: Placed<Entry>, warnings: &mu
         }
     };
     let parts = match (entry.replicas, entry.shares) {
-        (Some(n), None) if (2..=MOST_PARTS).contains(&n.value) => Parts::Equal(n.value),
+        // The largest number stands for every larger one.
+        (Some(n), None) if (2..u32::MAX).contains(&n.value) => Parts::Equal(n.value),
         (Some(n), None) => {
-            let what = if n.value < 2 { "too few" } else { "too many" };
-            let error = around.wrong(n.place, format!("replicas: {what}"));
-            return Err(error.hint(format!("a device is split into 2 to {MOST_PARTS}")));
+            let (what, hint) = match n.value {
+                u32::MAX => ("too many", "write a number below 4294967295"),
+                _ => (
+                    "too few",
+                    "a device is split into at least 2; for one holder at a time, write it below dedicated",
+                ),
+            };
+            return Err(around.wrong(n.place, format!("replicas: {what}")).hint(hint));
         }
         (None, Some(shares)) => Parts::Named(read_shares(around, shares, warnings)?),
         (Some(_), Some(_)) => {
@@ -132,10 +138,10 @@ fn read_shares(
             .wrong(place, "shares is empty")
             .hint("write at least one, like {name: big, compute: 80%}"));
     }
-    if shares.len() > MOST_PARTS as usize {
+    if shares.len() > MOST_NAMED {
         return Err(around
             .wrong(place, format!("shares: {} are too many", shares.len()))
-            .hint(format!("a device is split into at most {MOST_PARTS}")));
+            .hint(format!("a device is split into at most {MOST_NAMED}")));
     }
     let mut read: Vec<ShareAsk> = Vec::with_capacity(shares.len());
     for Placed { place, value: share } in shares {

@@ -57,7 +57,7 @@ const SECTIONS: [&str; 3] = ["mps", "timeSlicing", "dedicated"];
 
 /// Sections of NVIDIA's device plugin and of Kubernetes, in which unknown keys are skipped. [`super::parse_key`] warns
 /// of those of the policy.
-const LENIENT: [&str; 3] = ["the policy", "flags", "the ConfigMap"];
+const LENIENT: [&str; 4] = ["the policy", "flags", "flags.plugin", "the ConfigMap"];
 
 /// A value, from which a type is filled.
 #[derive(Clone, Copy)]

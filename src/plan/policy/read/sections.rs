@@ -14,6 +14,7 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor
 use std::fmt;
 use std::str::FromStr;
 use tranche_core::types::{CdiKind, DeviceSelector, HostPath, Overcommit, Percent, ResourceName, ShareName, WaitTime};
+use tranche_protocol::PodPlacement;
 
 /// The keys at the top that have an effect here.
 #[derive(serde::Deserialize)]
@@ -45,6 +46,8 @@ pub(super) struct OnDemandFields {
 pub(super) struct KubernetesFields {
     #[serde(default, deserialize_with = "from_text")]
     pub(super) door: Option<Door>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub(super) placement: Option<PodPlacement>,
     #[serde(default)]
     pub(super) devices: Vec<Placed<KubernetesDevices>>,
 }
@@ -63,6 +66,13 @@ pub(super) struct KubernetesDevices {
 #[serde(rename = "flags", rename_all = "camelCase")]
 pub(super) struct FlagsSection {
     pub(super) mig_strategy: Option<Placed<String>>,
+    pub(super) plugin: Option<PluginFlags>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "flags.plugin", rename_all = "camelCase")]
+pub(super) struct PluginFlags {
+    pub(super) shared_devices_allocation_policy: Option<Placed<String>>,
 }
 
 #[derive(serde::Deserialize)]

@@ -2,7 +2,7 @@
 
 use super::entry::{Around, read_split};
 use super::sections::{DedicatedSection, Entry, MpsPipe, SharingSection};
-use crate::policy::{MpsSettings, Placed, Policy, Split, Strategy};
+use crate::policy::{MOST_NAMED, MpsSettings, Parts, Placed, Policy, ReplicaNames, Split, Strategy};
 use tranche_core::error::Result;
 use tranche_core::types::Place;
 
@@ -67,6 +67,15 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
             &mut policy,
             warnings,
         )?;
+    }
+    let counts = policy.splits.iter().filter_map(|split| match split.parts {
+        Parts::Equal(count) => usize::try_from(count).ok(),
+        Parts::Named(_) | Parts::Whole => None,
+    });
+    if policy.names == ReplicaNames::Each && counts.into_iter().any(|count| count > MOST_NAMED) {
+        warnings.push(format!(
+            "{file}: names: each has no effect on devices with more than {MOST_NAMED} replicas: they have the name any"
+        ));
     }
     if let Some(dedicated) = sharing.dedicated {
         let around = around(Strategy::Dedicated, false, false);

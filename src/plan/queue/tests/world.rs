@@ -1,20 +1,25 @@
 //! A world of devices whose holders keep them for a given time: what the rule is tried with. It knows the end of each
 //! hold, and the rule does not. The benchmark `queue` simulates days with it.
 
-use super::{Attempted, FairQueue, Grants, QueueTimes, RequestNumber, Served, UsedLately};
+use super::{Attempted, FairQueue, Free, Grants, QueueTimes, RequestNumber, Requester, Served, UsedLately};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A request: so many devices of a set, for so long.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
-    pub(super) user: u32,
-    pub(super) served: Served,
+    pub(super) requester: Requester<u32>,
     /// The devices that will do.
     pub(super) of: Vec<usize>,
     /// How many of them.
     pub(super) number: usize,
     pub(super) hold: Duration,
+}
+
+/// A user of whom nothing else is said.
+pub(super) fn user_of(account: u32) -> Requester<u32> {
+    let served = Served::Usual;
+    Requester::User { account, served }
 }
 
 /// A request that was served.
@@ -27,8 +32,8 @@ pub(super) struct ServedRequest {
 
 /// The devices and those who wait.
 pub(super) struct World {
-    /// Who holds each device, and until when.
-    pub(super) held: Vec<Option<(u32, Duration)>>,
+    /// Which user holds each device, or root, and until when.
+    pub(super) held: Vec<Option<(Option<u32>, Duration)>>,
     pub(super) waiting: BTreeMap<RequestNumber, Wanted>,
     pub(super) served: Vec<ServedRequest>,
     /// What the last request was given.
@@ -73,7 +78,7 @@ impl World {
         self.now += step;
         for slot in &mut self.held {
             if let Some((user, end)) = *slot {
-                if counts {
+                if let Some(user) = user.filter(|_| counts) {
                     used.add(user, step.as_secs_f64(), self.now);
                 }
                 if end <= self.now {
@@ -82,7 +87,7 @@ impl World {
             }
         }
         for (number, wanted) in arrivals {
-            queue.join(number, wanted.user, wanted.served);
+            queue.join(number, wanted.requester);
             self.waiting.insert(number, wanted);
         }
         queue.serve(used, self.now, self);
@@ -101,13 +106,12 @@ impl Grants for World {
         };
         let open: Vec<usize> = free.iter().copied().filter(|device| !is_left(device)).collect();
         if open.len() < wanted.number {
-            return Attempted::NotNow {
-                is_partly_free: !free.is_empty(),
-            };
+            let is_partly_free = !free.is_empty();
+            return Attempted::NotNow(if is_partly_free { Free::Part } else { Free::Nothing });
         }
         for device in open.iter().take(wanted.number) {
             if let Some(slot) = self.held.get_mut(*device) {
-                *slot = Some((wanted.user, self.now + wanted.hold));
+                *slot = Some((wanted.requester.user(), self.now + wanted.hold));
             }
         }
         self.taken = open.into_iter().take(wanted.number).collect();
@@ -147,16 +151,15 @@ pub(super) struct ForBoth {
 pub(super) fn request_for_both(times: QueueTimes) -> ForBoth {
     let seconds = Duration::from_secs;
     let wanted = |user, number| Wanted {
-        user,
-        served: Served::Usual,
+        requester: user_of(user),
         of: vec![0, 1],
         number,
         hold: seconds(100),
     };
     let mut world = World::new(2);
-    let mut queue = FairQueue::new(times, 2);
+    let mut queue = FairQueue::new(times, 2, false);
     let mut used = UsedLately::new(seconds(86_400));
-    world.held = vec![Some((1, seconds(50))), Some((2, seconds(100)))];
+    world.held = vec![Some((Some(1), seconds(50))), Some((Some(2), seconds(100)))];
     let mut free = 0;
     for (second, user) in (1..5_000).zip(4..) {
         let mut arrivals = Vec::new();

@@ -71,11 +71,8 @@ fn a_policy_that_changes_promises_nothing_twice() {
             refused.contains("compute") && refused.contains("claim claim-0, claim claim-1"),
             "{refused}"
         );
-        assert!(!is_free(
-            &[book.clone()],
-            &unequal.devices[0],
-            &unequal.devices[0].shares[0]
-        ));
+        let first = unequal.devices[0].shares.first().unwrap();
+        assert!(!InBooks::each(&[book.clone()]).is_free(&unequal.devices[0], &first.name));
     }
     let mut book = holding(&halves, &["0"]).unwrap();
     assert!(take(&mut book, &unequal.devices[0], &["big"]).is_err());

@@ -118,13 +118,16 @@ pub(super) fn label(text: &str) -> String {
 
 fn parts(inventory: &Inventory, device: &str, split: &SplitDevice) -> DraParts {
     let names = share_names(device, split);
-    let shares = split.shares.iter().zip(names).map(|(share, device)| DraShare {
-        device,
-        name: share.name.to_string(),
-        memory_mib: share.memory.map(MemorySize::mib),
-        compute: share.compute.map(Percent::get),
+    let shares = names.into_iter().filter_map(|(name, device)| {
+        let share = split.share(&name)?;
+        Some(DraShare {
+            device,
+            name: name.to_string(),
+            memory_mib: share.memory.map(MemorySize::mib),
+            compute: share.compute.map(Percent::get),
+        })
     });
-    let limited = |has: fn(&Share) -> bool| split.shares.iter().all(has);
+    let limited = |has: fn(&Share) -> bool| split.shares.distinct().iter().all(has);
     let most = split.method.rules().most_shares(inventory).map(|most| most.shares);
     let most = most.unwrap_or(split.shares.len());
     DraParts {
@@ -139,19 +142,20 @@ fn parts(inventory: &Inventory, device: &str, split: &SplitDevice) -> DraParts {
     }
 }
 
-/// The names of the shares of `split` as devices. Two names of the policy may differ in what a DNS label cannot have.
-fn share_names(device: &str, split: &SplitDevice) -> Vec<String> {
+/// The names of the shares of `split`, each with that as a device. Two names of the policy may differ in what a DNS
+/// label cannot have.
+fn share_names(device: &str, split: &SplitDevice) -> Vec<(ShareName, String)> {
     let mut taken = BTreeSet::new();
-    let name = |(number, share): (usize, &Share)| {
-        let plain = format!("{device}-share-{}", label(share.name.as_str()));
+    let name = |(number, share): (usize, ShareName)| {
+        let plain = format!("{device}-share-{}", label(share.as_str()));
         let name = match taken.insert(plain.clone()) {
             true => plain,
             false => format!("{plain}-{number}"),
         };
         taken.insert(name.clone());
-        name
+        (share, name)
     };
-    split.shares.iter().enumerate().map(name).collect()
+    split.shares.listed().enumerate().map(name).collect()
 }
 
 /// What a resource claim gets for one device of its allocation.
@@ -187,15 +191,12 @@ pub fn dra_part<'a>(inventory: &Inventory, plan: &'a Plan, allocated: &Allocated
         if split.method.is_whole() {
             continue;
         }
-        let names = share_names(&name, split);
-        if let Some((share, _)) = split
-            .shares
-            .iter()
-            .zip(names)
-            .find(|(_, name)| *name == allocated.device)
+        let mut names = share_names(&name, split).into_iter();
+        if let Some((name, _)) = names.find(|(_, name)| *name == allocated.device)
+            && let Some(share) = split.share(&name)
         {
             let promise = split.promise(share);
-            let part = HeldPart::share(share.name.clone(), promise);
+            let part = HeldPart::share(name, promise);
             return Ok(DraPart::of(split, part, promise, share.priority));
         }
     }

@@ -14,9 +14,9 @@ fn offered(host: &str, policy: &str) -> Vec<(String, String, usize)> {
     let different: HashSet<&String> = ids.iter().collect();
     assert_eq!(different.len(), ids.len(), "an id is twice on the node");
     let row = |offer: &Offer| {
-        let ids = offer.ids();
-        let name = offer.cdi_name(&ids[0]).replace(&offer.device, "UUID");
-        (offer.resource.clone(), name, ids.len())
+        let first = offer.ids().next().unwrap();
+        let name = offer.cdi_name(&first).replace(&offer.device, "UUID");
+        (offer.resource.clone(), name, offer.count())
     };
     all.iter().map(row).collect()
 }

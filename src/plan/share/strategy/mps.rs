@@ -348,21 +348,17 @@ fn pipe_directory(device: &SplitDevice, state_dir: &HostPath) -> HostPath {
 /// The largest claim that may be made of a device; `None` where its shares have no such limit.
 /// Several shares can be claimed as one, up to all of them, unless the policy allows one share a claim.
 fn largest_claim(device: &SplitDevice) -> (Option<MemorySize>, Option<Percent>) {
-    let all = |sizes: &mut dyn Iterator<Item = u64>, whole: u64| {
-        let most = match device.one_share_a_claim {
-            true => sizes.max(),
-            false => sizes.reduce(u64::saturating_add),
-        };
-        // With overcommit the sum is more than the device has.
-        most.map(|most| most.min(whole))
+    let shares = || device.shares.distinct().iter();
+    let (memory, compute) = match device.one_share_a_claim {
+        true => (
+            shares().filter_map(|share| share.memory).max(),
+            shares().filter_map(|share| share.compute).max(),
+        ),
+        false => (device.shares.memory(), device.shares.compute()),
     };
-    let shares = || device.shares.iter();
-    let mut memory = shares().filter_map(|share| share.memory.map(MemorySize::mib));
-    let mut compute = shares().filter_map(|share| share.compute.map(|percent| u64::from(percent.get())));
-    let whole = device.memory.map_or(u64::MAX, MemorySize::mib);
-    let compute = all(&mut compute, 100).and_then(|percent| u32::try_from(percent).ok());
+    // With overcommit the sum is more than the device has.
     (
-        all(&mut memory, whole).map(MemorySize::from_mib),
-        compute.map(Percent::of_sum),
+        memory.map(|memory| device.memory.map_or(memory, |whole| memory.min(whole))),
+        compute.map(|compute| compute.min(Percent::ALL)),
     )
 }

@@ -26,7 +26,7 @@ fn a_compute_instance_beside_others_of_its_gpu_instance_is_not_dedicated() {
         alone
             .devices
             .iter()
-            .all(|device| device.shares[0].guarantees.memory.grade == Grade::Hard)
+            .all(|device| device.shares.distinct()[0].guarantees.memory.grade == Grade::Hard)
     );
 }
 
@@ -52,7 +52,7 @@ fn compute_instances_promise_the_memory_of_their_gpu_instance_once() {
             faults,
             compute,
             ..
-        } = &device.shares[0].guarantees;
+        } = &device.shares.distinct()[0].guarantees;
         assert_eq!(
             (memory.grade, device.memory_left.mib()),
             (Grade::Advisory, fits.devices[0].memory_left.mib())
@@ -77,7 +77,7 @@ fn compute_instances_promise_the_memory_of_their_gpu_instance_once() {
     );
     // One of the others is given without a limit.
     let with_another = mps("\"2:0\", \"2:1\"", "shares: [{name: a, memory: 6Gi, compute: 100%}]").unwrap();
-    let memory = &with_another.devices[0].shares[0].guarantees.memory;
+    let memory = &with_another.devices[0].shares.distinct()[0].guarantees.memory;
     assert_eq!((memory.grade, memory.root), (Grade::None, Grade::None));
     assert!(
         memory

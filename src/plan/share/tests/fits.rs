@@ -5,9 +5,35 @@ use tranche_core::types::Selection;
 
 fn fits(yaml: &str, wish: Wish, held: &[&str]) -> Result<Fit> {
     let plan = planned(yaml);
-    fit(&plan, &wish, |d, s| {
-        !held.contains(&format!("{}.{}", d.device.cdi_name(), s.name).as_str())
-    })
+    fit(&plan, &wish, &Held(held))
+}
+
+/// The shares that are held: `0.big`, `1.3`.
+struct Held<'a>(&'a [&'a str]);
+
+impl Holds for Held<'_> {
+    fn is_free(&self, split: &SplitDevice, name: &ShareName) -> bool {
+        !self.0.contains(&format!("{}.{name}", split.device.cdi_name()).as_str())
+    }
+
+    fn named(&self, split: &SplitDevice) -> Vec<ShareName> {
+        let of_it = format!("{}.", split.device.cdi_name());
+        let names = self.0.iter().filter_map(|held| held.strip_prefix(&of_it));
+        names.map(|name| name.parse().unwrap()).collect()
+    }
+}
+
+/// The GPUs of which something is free.
+struct FreeGpus<'a>(&'a dyn Fn(u32) -> bool);
+
+impl Holds for FreeGpus<'_> {
+    fn is_free(&self, split: &SplitDevice, _: &ShareName) -> bool {
+        self.0(split.device.gpu.0)
+    }
+
+    fn named(&self, _: &SplitDevice) -> Vec<ShareName> {
+        Vec::new()
+    }
 }
 
 fn names(fit: &Fit) -> String {
@@ -191,7 +217,7 @@ fn of_whole_devices_the_smallest_that_serves_is_taken() {
         } else {
             select.parse().unwrap()
         };
-        fit(&plan, &Wish::whole(select), |split, _| is_free(split.device.gpu.0)).map(|found| found.device.gpu.0)
+        fit(&plan, &Wish::whole(select), &FreeGpus(is_free)).map(|found| found.device.gpu.0)
     };
     assert_eq!(of("", &|_| true).unwrap(), 1);
     assert_eq!(of("", &|gpu| gpu == 0).unwrap(), 0);
@@ -206,4 +232,52 @@ fn of_whole_devices_the_smallest_that_serves_is_taken() {
         error.starts_with("selection: memory>=81Gi matches no device of the policy; gpu 0 is a "),
         "{error}"
     );
+}
+
+/// As many as nobody could list: the time and the memory of a plan and of a choice do not depend on it.
+#[test]
+fn any_number_of_replicas_is_a_count() {
+    let many = u32::MAX - 1;
+    let yaml = format!("sharing:\n  timeSlicing:\n    resources:\n    - {{name: nvidia.com/gpu, replicas: {many}}}\n");
+    let plan = planned(&yaml);
+    let split = &plan.devices[0];
+    assert_eq!((split.replicas(), split.shares.len()), (many, many as usize));
+    let last = ShareName::replica(many - 1);
+    assert_eq!(split.share(&last), split.replica());
+    assert_eq!(split.share(&ShareName::replica(many)), None);
+    assert_eq!(split.share(&"007".parse().unwrap()), None);
+    assert_eq!(
+        plan.named_shares(split).count(),
+        0,
+        "any alone is written into a specification"
+    );
+    assert!(serde_json::to_string(&plan).unwrap().len() < 20_000);
+
+    let of = |shares, held: &[&str]| {
+        let wish = Wish {
+            device: Some(split.device),
+            ..Wish::shares(shares)
+        };
+        fit(&plan, &wish, &Held(held)).map(|fit| names(&fit))
+    };
+    assert_eq!(of(3, &["0.0", "0.2"]).unwrap(), "0.1+3+4");
+    let last = Wish {
+        device: Some(split.device),
+        names: vec![last],
+        ..Wish::default()
+    };
+    let held = format!("0.{}", many - 1);
+    assert_eq!(fit(&plan, &last, &Held(&[])).unwrap().shares, last.names);
+    let refused = fit(&plan, &last, &Held(&[&held])).unwrap_err().to_string();
+    assert!(
+        refused.contains("gpu 0 has 4294967293 of 4294967294 shares free"),
+        "{refused}"
+    );
+
+    let free = split.free(&Held(&["0.1"]));
+    assert_eq!(
+        (free.len(), free.listed().len()),
+        (many as usize - 1, Shares::MOST_LISTED)
+    );
+    assert_eq!(free.listed()[..2], [ShareName::replica(0), ShareName::replica(2)]);
 }

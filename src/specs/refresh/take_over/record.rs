@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tranche_core::bounded;
 use tranche_core::error::{Context, Error, Result};
+use tranche_core::sealed;
 use tranche_state::replace;
 
 /// The version of the form of the record.
@@ -58,7 +59,11 @@ impl Record {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             bytes => bytes.about(path.display(), "cannot be read")?,
         };
-        let record: Self = serde_json::from_slice(&bytes).about(path.display(), "is damaged")?;
+        // One of an earlier version has no checksum, and gets one when it is written next.
+        let text = std::str::from_utf8(&bytes).about(path.display(), "is damaged")?;
+        let text = sealed::open(text)
+            .ok_or_else(|| Error::failed(path.display(), "is damaged: its checksum is of another content"))?;
+        let record: Self = serde_json::from_str(&text).about(path.display(), "is damaged")?;
         if record.version != VERSION {
             let what = format!(
                 "has version {} of the form, and this tranche knows {VERSION}",
@@ -74,7 +79,7 @@ impl Record {
     pub(super) fn write(&mut self, path: &Path) -> Result<()> {
         self.version = VERSION;
         let text = serde_json::to_string(self).about(path.display(), "cannot be written")?;
-        replace::write(path, &format!("{text}\n"))
+        replace::write(path, &format!("{}\n", sealed::seal(&text)))
     }
 
     /// Adds a file. What is there now is what is put back: the other program may have written it again since an earlier
@@ -106,5 +111,35 @@ impl Record {
     pub(super) fn active(&self) -> Vec<PathBuf> {
         let active = self.units.iter().filter(|unit| unit.active);
         active.map(|unit| unit.replaced.path.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is put back is what there was, or nothing is.
+    #[test]
+    fn a_changed_bit_is_noticed() {
+        let top = tempfile::tempdir().unwrap();
+        let file = path(top.path());
+        let mut record = Record::default();
+        record.add(Path::new("/etc/cdi/nvidia.yaml"), Kept::Absent);
+        record.write(&file).unwrap();
+        let bytes = std::fs::read(&file).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&file, changed).unwrap();
+            // White space at the end has no meaning.
+            let is_end = bit / 8 + 1 == bytes.len();
+            match Record::read(&file) {
+                Err(_) => {}
+                Ok(read) => assert!(is_end && read.as_ref() == Some(&record), "bit {bit}: {read:?}"),
+            }
+        }
+        let earlier = serde_json::to_string(&record).unwrap();
+        std::fs::write(&file, earlier).unwrap();
+        assert_eq!(Record::read(&file).unwrap(), Some(record));
     }
 }

@@ -114,10 +114,13 @@ fn what_others_wait_for_is_left_to_them_and_what_is_held_is_kept() {
     book.take(&ask(share("1"), "one", 10), &world).unwrap();
     let waiter = |shares: &[&str]| Waiter {
         number: 1,
-        wants: Some(vec![WaitedFor {
-            device: key(GPU),
-            shares: shares.iter().map(|name| name.parse().unwrap()).collect(),
-        }]),
+        wants: Some(
+            [WaitedFor {
+                device: key(GPU),
+                shares: shares.iter().map(|name| name.parse().unwrap()).collect(),
+            }]
+            .into(),
+        ),
     };
     book.leave_to(vec![waiter(&["0"]), waiter(&["0", "1"])]);
     let refused = |waiting| Err(Refused::Waiting { waiting });

@@ -121,7 +121,7 @@ fn an_amount_of_a_device_with_equal_shares_is_what_was_allocated() {
         compute: None,
         ..share.clone()
     };
-    let tenth = plan.devices[0].promise(&plan.devices[0].shares[0]);
+    let tenth = plan.devices[0].promise(&plan.devices[0].shares.distinct()[0]);
     assert_eq!(dra_part(&inventory, &plan, &default).unwrap().promise, tenth);
     let whole = AllocatedDevice {
         share_id: None,
