@@ -4,6 +4,7 @@
 //! ever.
 
 mod devices;
+mod hook_files;
 mod specifications;
 
 use crate::place::{SpecDirArgs, TmpfilesArgs};
@@ -61,6 +62,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Error::new(Kind::Found, file.display(), what).hint("remove it, or the hook in it")
     }));
     if options.host.is_here() {
+        remaining.extend(hook_files::find(&hook_files::DIRECTORIES).iter().map(|file| {
+            let what = "names a hook of tranche: after the removal, podman and CRI-O start no container that it is for";
+            Error::new(Kind::Found, file.display(), what).hint(format!("run rm {}", file.display()))
+        }));
         remaining.extend(runtime::take_back(&options.state_dir, args.dry_run));
     }
     // The exit code is that of the last line, and a failure counts for more.

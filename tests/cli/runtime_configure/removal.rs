@@ -259,7 +259,12 @@ fn a_file_in_a_user_s_directory_is_named_and_not_changed() {
 #[test]
 fn what_a_person_wrote_about_the_runtime_is_named_and_stays() {
     let crio = "[crio.runtime.runtimes.own]\nruntime_path = '/usr/bin/tranche-runtime'\n";
-    let files = [("docker/daemon.json", "{}\n"), ("crio/crio.conf", crio)];
+    let hook = "{\"version\": \"1.0.0\", \"hook\": {\"path\": \"/usr/bin/tranche-runtime\"}}";
+    let files = [
+        ("docker/daemon.json", "{}\n"),
+        ("crio/crio.conf", crio),
+        ("containers/oci/hooks.d/tranche.json", hook),
+    ];
     Machine::run(
         "what_a_person_wrote_about_the_runtime_is_named_and_stays",
         &files,
@@ -272,6 +277,7 @@ fn what_a_person_wrote_about_the_runtime_is_named_and_stays() {
             assert_eq!(done.code, Some(4), "{done:?}");
             for line in [
                 "/etc/docker/daemon.json: has the default runtime tranche, whose program goes, and tranche did not write it",
+                "/etc/containers/oci/hooks.d/tranche.json: names a hook of tranche: after the removal, podman and CRI-O start",
                 "/etc/crio/crio.conf: has the runtime own, whose program goes, and tranche did not write it",
             ] {
                 assert!(done.err.contains(line), "{done:?}");
