@@ -12,7 +12,7 @@ wanted=/etc/systemd/system/sockets.target.wants/tranche-broker.socket
 
 files > "$work/before"
 inside dpkg -i "/$tranche" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
-check_installed
+check_installed vendor-completions
 [ -L "$ROOT$wanted" ] || fail "the socket of the broker is not enabled"
 [ -d "$ROOT/run/tranche/mps" ] || fail "systemd-tmpfiles did not make /run/tranche/mps"
 

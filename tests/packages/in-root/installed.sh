@@ -1,7 +1,9 @@
 # shellcheck shell=sh
 # What holds wherever tranche is installed, by whatever package: sourced after files.sh.
 
+# $1: where zsh reads completions of packages, below /usr/share/zsh
 check_installed() {
+    zsh_functions=$1
     version=$(inside tranche --version)
     for program in tranche tranche-oci; do
         inside $program --version | grep -q -E '^tranche(-oci)? [0-9]+\.[0-9]+\.[0-9]+' || fail "$program --version"
@@ -16,7 +18,10 @@ check_installed() {
     inside man tranche | grep -q 'an exact slice of one' || fail "the page of tranche cannot be shown"
     inside bash -c '. /usr/share/bash-completion/completions/tranche && complete -p tranche' > /dev/null ||
         fail "bash completion"
-    for file in zsh/site-functions/_tranche fish/vendor_completions.d/tranche.fish tranche/hooks.d/tranche.json; do
+    # The command and the program have pages of the same name.
+    inside man tranche-runtime | grep -q 'tranche-runtime(8)' || fail "man tranche-runtime does not name the page of the program"
+    inside man 8 tranche-runtime | grep -q 'tranche-runtime(1)' || fail "man 8 tranche-runtime"
+    for file in "zsh/$zsh_functions/_tranche" fish/vendor_completions.d/tranche.fish tranche/hooks.d/tranche.json; do
         [ -s "$ROOT/usr/share/$file" ] || fail "/usr/share/$file is missing"
     done
     # The example is a policy that this version reads.

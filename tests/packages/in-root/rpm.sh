@@ -24,7 +24,7 @@ mkdir -p "$ROOT/usr/libexec"
 command rpm --root "$ROOT" --initdb
 files > "$work/before"
 rpm -i "$package" > "$work/log" 2>&1 || fail "rpm -i: $(cat "$work/log")"
-check_installed
+check_installed site-functions
 [ -L "$ROOT$wanted" ] || fail "the socket of the broker is not enabled"
 rpm -V tranche > "$work/log" || fail "rpm -V: $(cat "$work/log")"
 
