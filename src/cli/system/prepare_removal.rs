@@ -4,28 +4,28 @@
 //! ever.
 
 mod devices;
+mod hook_files;
 mod specifications;
 
 use crate::place::{SpecDirArgs, TmpfilesArgs};
 use crate::sharing::SharingArgs;
 use crate::{out, runtime};
 use anyhow::Result;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use tranche_core::error::{Context, Error, Kind};
 use tranche_core::ledger::ClaimState;
-use tranche_core::text::some;
-use tranche_plan::engines::Engine;
 use tranche_plan::host_file;
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{View, books, root_only};
 use tranche_state::planning::pipe_directories;
 
-/// Prepare this machine for the removal of tranche: remove its specifications, stop what no container uses
+/// Prepare this machine for the removal of tranche: restore engines' files, remove specifications, end what is unused
 ///
-/// Removes the specifications that tranche wrote, stops the MPS daemons that no container uses, and puts their devices
-/// back as they were. Says on standard error what still runs, and which other files name a program of tranche; the exit
-/// code is 4 then. The packages of tranche run this before they are removed.
+/// Takes back what tranche wrote into the configuration files of engines, removes the specifications that it wrote,
+/// stops the MPS daemons that no container uses, and puts their devices back as they were. Says on standard error what
+/// still runs, which files it could not restore and how that is done by hand, and which other files name a program of
+/// tranche; the exit code is 4 then. The packages of tranche run this before they are removed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print what would be done, and do nothing
@@ -62,7 +62,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Error::new(Kind::Found, file.display(), what).hint("remove it, or the hook in it")
     }));
     if options.host.is_here() {
-        remaining.extend(Engine::ALL.iter().copied().filter_map(runtime_of));
+        remaining.extend(hook_files::find(&hook_files::DIRECTORIES).iter().map(|file| {
+            let what = "names a hook of tranche: after the removal, podman and CRI-O start no container that it is for";
+            Error::new(Kind::Found, file.display(), what).hint(format!("run rm {}", file.display()))
+        }));
+        remaining.extend(runtime::take_back(&options.state_dir, args.dry_run));
     }
     // The exit code is that of the last line, and a failure counts for more.
     Ok(out::complain_all(remaining.iter().chain(&failed)))
@@ -91,19 +95,4 @@ fn held(state_dir: &Path, names: DeviceNames) -> Result<Option<Error>> {
     Ok(Some(
         Error::new(Kind::Found, "containers", format!("still run: {list}")).hint(hint),
     ))
-}
-
-/// The engine, if its configuration has a runtime or a hook of tranche.
-fn runtime_of(engine: Engine) -> Option<Error> {
-    let files: Vec<PathBuf> = match runtime::changed_files(engine) {
-        Ok(files) => files,
-        Err(error) => return Some(Error::new(Kind::Found, engine, "cannot be checked").from_source(error)),
-    };
-    if files.is_empty() {
-        return None;
-    }
-    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    let what = format!("{} names programs of tranche", some(&files));
-    let hint = format!("tranche runtime unconfigure --runtime {engine}");
-    Some(Error::new(Kind::Found, engine, what).hint(hint))
 }
