@@ -95,27 +95,38 @@ pub fn check(
         }
         Engine::Podman => {
             let file = drop_in.unwrap_or(main);
-            command
-                .env("CONTAINERS_CONF", copy("containers.conf", file.text)?)
-                .arg("version");
+            command = version(&program, &copy("containers.conf", file.text)?);
         }
     }
     let answer = run(command).about(program.display(), "cannot be run")?;
-    if engine == Engine::Docker && !answer.is_success && !cannot_validate(&answer) {
-        let now = match main.path.exists() {
-            true => main.path.to_owned(),
-            false => copy("now.json", "{}")?,
+    if !answer.is_success && !cannot_validate(&answer) {
+        let changed = drop_in.unwrap_or(main);
+        // podman and dockerd read one file, so what they say of it as it is now can be compared.
+        let present = match engine {
+            Engine::Docker => Some(("daemon.json", "now.json", "{}")),
+            Engine::Podman => Some(("containers.conf", "now.conf", "")),
+            Engine::Containerd | Engine::Crio => None,
         };
-        let present = run(validate(&program, &now)).about(program.display(), "cannot be run")?;
-        // The reason may have the name of the file.
-        let reason = |answer: &Answer, file: &Path| answer.reason().replace(&*file.to_string_lossy(), "");
-        if reason(&present, &now) == reason(&answer, &place.path().join("daemon.json")) {
-            let what = format!(
-                "{} refuses the file as it is now, too: {}",
-                program.display(),
-                present.reason()
-            );
-            return Ok(Verdict::RefusesPresent(what));
+        if let Some((of_change, of_nothing, nothing)) = present {
+            let now = match changed.path.exists() {
+                true => changed.path.to_owned(),
+                false => copy(of_nothing, nothing)?,
+            };
+            let command = match engine {
+                Engine::Podman => version(&program, &now),
+                _ => validate(&program, &now),
+            };
+            let present = run(command).about(program.display(), "cannot be run")?;
+            // The reason may have the name of the file.
+            let reason = |answer: &Answer, file: &Path| answer.reason().replace(&*file.to_string_lossy(), "");
+            if !present.is_success && reason(&present, &now) == reason(&answer, &place.path().join(of_change)) {
+                let as_now = match changed.path.exists() {
+                    true => "refuses the file as it is now, too",
+                    false => "refuses an empty file, too",
+                };
+                let what = format!("{} {as_now}: {}", program.display(), present.reason());
+                return Ok(Verdict::RefusesPresent(what));
+            }
         }
     }
     verdict(engine, &program, drop_in.unwrap_or(main), &answer, name)
@@ -125,6 +136,13 @@ pub fn check(
 fn validate(program: &Path, file: &Path) -> Program {
     let mut command = engine_program(program);
     command.arg("--validate").arg("--config-file").arg(file);
+    command
+}
+
+/// podman reads its configuration before it says anything.
+fn version(program: &Path, file: &Path) -> Program {
+    let mut command = engine_program(program);
+    command.env("CONTAINERS_CONF", file).arg("version");
     command
 }
 
