@@ -31,7 +31,7 @@ pub(super) enum Verb {
 /// Where to look.
 #[derive(Debug, clap::Args)]
 struct ViewArgs {
-    /// Print JSON; docs/mig.md describes the fields
+    /// Print JSON; docs/how-to/mig.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! docs/support.md is written from the rows in `support_matrix/rows.rs`, and each test that a row names exists.
+//! docs/reference/support.md is written from the rows in `support_matrix/rows.rs`, and each test that a row names
+//! exists.
 
 mod drivers;
 mod rows;
@@ -79,7 +80,7 @@ const INTRODUCTION: &str = "\
 # What was tried with which program
 
 A test writes this page from `tests/cli/support_matrix/rows.rs`, and checks that each test that is named here exists.
-[engines.md](engines.md) says what must be set in each engine, and [export.md](export.md) how programs without CDI are used.
+[engines.md](../how-to/engines.md) says what must be set in each engine, and [export.md](export.md) how programs without CDI are used.
 
 `make test-engines SUITE=…` runs the tests with the engines of Debian 12 (bookworm), Debian 13 (trixie) and Debian unstable
 (sid), in a root of that suite, and writes what it saw to `tests/suites/seen`; the versions and dates below are from there.
@@ -241,8 +242,8 @@ fn every_document_has_what_the_runs_saw() {
     }
     for (document, table) in [
         ("README.md", &versions),
-        ("docs/engines.md", &versions),
-        ("docs/engines.md", &facts),
+        ("docs/how-to/engines.md", &versions),
+        ("docs/how-to/engines.md", &facts),
     ] {
         let text = fs::read_to_string(root().join(document)).unwrap();
         assert!(text.contains(table.as_str()), "{document} has not this list:\n{table}");
@@ -251,7 +252,7 @@ fn every_document_has_what_the_runs_saw() {
 
 #[test]
 fn the_support_matrix_is_the_page_that_is_kept() {
-    let file = Path::new("docs/support.md");
+    let file = Path::new("docs/reference/support.md");
     let text = page();
     assert!(
         bless::is_expected(&root().join(file), &text),

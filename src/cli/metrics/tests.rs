@@ -1,11 +1,11 @@
-//! The table of docs/metrics.md is that of the program.
+//! The table of docs/reference/metrics.md is that of the program.
 
 use super::catalogue::{ALL, FamilyKind};
 use std::collections::BTreeSet;
 
 #[test]
 fn the_documentation_has_exactly_these_metrics() {
-    let text = include_str!("../../../docs/metrics.md");
+    let text = include_str!("../../../docs/reference/metrics.md");
     let rows: Vec<Vec<&str>> = text
         .lines()
         .filter(|line| line.starts_with("| `tranche_"))
@@ -37,7 +37,7 @@ fn the_documentation_has_exactly_these_metrics() {
     assert_eq!(
         rows,
         expected,
-        "docs/metrics.md; the rows of the program are\n{}",
+        "docs/reference/metrics.md; the rows of the program are\n{}",
         shown.join("\n")
     );
 }

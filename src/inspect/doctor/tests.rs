@@ -169,7 +169,7 @@ fn the_driver_and_its_nodes() {
         }
     };
     let fix = fires(Finding::NodesOpen, "/dev/nvidia0", open(1));
-    // The option applies to the node that everybody needs, as docs/team.md says.
+    // The option applies to the node that everybody needs, as docs/how-to/team.md says.
     assert!(
         fix.text().contains("is no answer by itself") && !fix.is_command(),
         "{fix:?}"

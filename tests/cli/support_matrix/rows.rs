@@ -1,4 +1,4 @@
-//! What was tried with which program. docs/support.md is written from this file.
+//! What was tried with which program. docs/reference/support.md is written from this file.
 //!
 //! A test is `FILE::NAME` below tests/, and a check of the booted machine is `vm: NAME` as in tests/vm/checks.txt.
 

@@ -12,7 +12,7 @@ const DIRECTORIES: [&str; 2] = ["consumable-shares", "extended-resources"];
 
 #[test]
 fn the_documentation_has_the_same_table() {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dra.md")).unwrap();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/dra.md")).unwrap();
     let wanted: String = ROWS.iter().map(line).collect();
     let (_, after) = page.split_once(HEAD).expect("the page has the table");
     let table = after.split("\n\n").next().unwrap();
