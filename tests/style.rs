@@ -190,6 +190,39 @@ fn documents_that_a_file_names_exist() {
     assert!(missing.is_empty(), "named and not there:\n{}", missing.join("\n"));
 }
 
+/// The paths of sources that a document names in code quotes. One with capitals for a part that varies is none.
+fn named_sources(text: &str) -> Vec<&str> {
+    let code = text.split('`').skip(1).step_by(2);
+    let paths = code.filter(|code| {
+        ["src/", "tests/", "examples/", "packaging/"]
+            .iter()
+            .any(|top| code.starts_with(top))
+    });
+    paths
+        .map(|path| path.split("::").next().unwrap_or(path))
+        .filter(|path| !path.contains(|c: char| c.is_whitespace() || c.is_ascii_uppercase() || "*{…".contains(c)))
+        .collect()
+}
+
+#[test]
+fn sources_that_a_document_names_exist() {
+    let (mut named, mut missing) = (0, Vec::new());
+    for (document, text) in texts(&["docs"], &["md"]) {
+        for source in named_sources(&text) {
+            named += 1;
+            if !top().join(source).exists() {
+                missing.push(format!("{}: {source}", document.display()));
+            }
+        }
+    }
+    assert!(named > 80, "{named}");
+    assert!(missing.is_empty(), "named and not there:\n{}", missing.join("\n"));
+    assert_eq!(
+        named_sources("`src/no.rs`, `src/VERB.rs`, `tests/a.rs::b` and `a src/b`"),
+        ["src/no.rs", "tests/a.rs"]
+    );
+}
+
 #[test]
 fn a_broken_link_is_noticed() {
     let text = "[a](style.md#words-and-sentences) [b](style.md#no-such) [c](no-such.md) [d](#e) [f](#g) [h](https://i)\n# E\n```\n# G\n```\n";
