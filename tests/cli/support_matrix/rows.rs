@@ -1,4 +1,5 @@
-//! What was tried with which program. docs/reference/support.md is written from this file.
+//! What was tried with which program. The matrix of docs/reference/support.md, and docs/maintaining/tested.md, are
+//! written from this file.
 //!
 //! A test is `FILE::NAME` below tests/, and a check of the booted machine is `vm: NAME` as in tests/vm/checks.txt.
 
