@@ -93,15 +93,9 @@ writes it from `tests/cli/support_matrix/rows.rs` and the records in `tests/suit
 
 /// What the cells of the matrix say.
 const WORDS: &str = "\
-| word | meaning |
-|---|---|
-| tested | a test starts containers with the real program |
-| in part | a test shows a part; the list below has its bounds |
-| refused | a test shows that the container does not start, and that one line says why |
-| by hand | a person tried it once, with the versions that the list below names |
-| not run | it follows the program's documentation, and nobody ran it |
-| not tried | it may work |
-| – | the program does not have it, or does not need it; the list below gives the reason |
+**tested**: a test starts containers with the real program. **In part**: a test shows a part, with its bounds in the list below. **Refused**: a test shows that the container does not start, and that
+one line says why. **By hand**: a person tried it once. **Not run**: it follows the program's documentation, and nobody ran it. **Not tried**: it may work. **–**: the program does not have it, or does
+not need it.
 ";
 
 /// The engines and their versions, the same in each document that lists them.
@@ -137,9 +131,9 @@ fn facts(seen: &[Seen]) -> String {
 
 /// The matrix, with what its cells mean.
 fn matrix(seen: &[Seen]) -> String {
-    let mut text = format!("{}\n{WORDS}\n| column | what is tried |\n|---|---|\n", versions(seen));
+    let mut text = format!("{}\n{WORDS}\n", versions(seen));
     for (name, what) in COLUMNS {
-        text += &format!("| {name} | {what} |\n");
+        text += &format!("- **{name}**: {what}\n");
     }
     let names = COLUMNS.map(|(name, _)| name).join(" | ");
     text += &format!("\n| program | {names} |\n|---{}|\n", "|---".repeat(COLUMNS.len()));

@@ -56,7 +56,7 @@ pub(super) const FACTS: [(&str, &str); 4] = [
     ("docker of a user", "docker.io"),
 ];
 
-const READS_CDI: Tried = OffersNone("not needed: it reads CDI specifications");
+const READS_CDI: Tried = OffersNone("it reads CDI specifications");
 const NO_HOOKS_D: Tried = OffersNone("podman alone has this stage");
 const NO_CDI: Tried = OffersNone("it reads no CDI specification");
 const NO_RUNTIME: Tried = OffersNone("it runs no OCI runtime");
