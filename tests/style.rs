@@ -223,6 +223,48 @@ fn sources_that_a_document_names_exist() {
     );
 }
 
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric())
+}
+
+/// The keys of a configuration, also those that stand in a comment as they would be written.
+fn keys(configuration: &str) -> Vec<&str> {
+    let lines = configuration.lines().map(str::trim_start).filter_map(|line| {
+        let (line, is_comment) = match line.strip_prefix('#') {
+            Some(comment) => (comment.trim_start(), true),
+            None => (line, false),
+        };
+        let written = line.split(" #").next().unwrap_or(line);
+        let is_sentence = is_comment
+            && !words(written)
+                .next()
+                .is_some_and(|first| written[first.len()..].starts_with(':'));
+        (!is_sentence).then_some(written)
+    });
+    let before_colons = lines.flat_map(|line| {
+        line.match_indices(": ")
+            .map(|(at, _)| &line[..at])
+            .chain(line.strip_suffix(':'))
+    });
+    let keys = before_colons.filter_map(|before| words(before).last());
+    keys.filter(|key| key.starts_with(|c: char| c.is_ascii_lowercase()))
+        .collect()
+}
+
+#[test]
+fn the_page_of_the_policy_has_every_key() {
+    // Of groups and users.
+    let names = ["phd", "guests", "ann"];
+    let example = fs::read_to_string(top().join("docs/examples/config.yaml")).unwrap();
+    let page = fs::read_to_string(top().join("docs/reference/policy.md")).unwrap();
+    let page: Vec<&str> = words(&page).collect();
+    let keys = keys(&example);
+    assert!(keys.len() > 80, "{}", keys.len());
+    let is_missing = |key: &&&str| !names.contains(*key) && !page.contains(*key);
+    let missing: Vec<&&str> = keys.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "docs/reference/policy.md does not have {missing:?}");
+}
+
 #[test]
 fn a_broken_link_is_noticed() {
     let text = "[a](style.md#words-and-sentences) [b](style.md#no-such) [c](no-such.md) [d](#e) [f](#g) [h](https://i)\n# E\n```\n# G\n```\n";
