@@ -37,10 +37,10 @@ impl Tried {
         match self {
             Tested(_) => "tested",
             Refused(_) => "refused",
-            Partly(..) => "in part",
+            Partly(..) => "partly",
             ByHand(_) => "by hand",
             Documented(_) => "not run",
-            Untried => "not tried",
+            Untried => "untried",
             OffersNone(_) => "–",
         }
     }
@@ -93,9 +93,9 @@ writes it from `tests/cli/support_matrix/rows.rs` and the records in `tests/suit
 
 /// What the cells of the matrix say.
 const WORDS: &str = "\
-**tested**: a test starts containers with the real program. **In part**: a test shows a part, with its bounds in the list below. **Refused**: a test shows that the container does not start, and that
-one line says why. **By hand**: a person tried it once. **Not run**: it follows the program's documentation, and nobody ran it. **Not tried**: it may work. **–**: the program does not have it, or does
-not need it.
+**tested**, **refused**: a test starts containers with the real program, or shows the one line that refuses them.
+**partly**: the list below has the bounds. **by hand**: a person tried it once. **not run**: by the program's
+documentation. **untried**: it may work. **–**: not there, or not needed.
 ";
 
 /// The engines and their versions, the same in each document that lists them.

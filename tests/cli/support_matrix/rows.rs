@@ -10,22 +10,13 @@ pub(super) const COLUMNS: [(&str, &str); 7] = [
     ("device", "a GPU or MIG device by its CDI name"),
     (
         "share",
-        "a share under time-slicing, or a dedicated GPU, by its CDI name: taken, held, refused and released",
+        "a share under time-slicing, or a dedicated GPU: taken, held, refused and released",
     ),
     ("MPS share", "a share under MPS, with a fake daemon of MPS"),
-    (
-        "runtime",
-        "`NVIDIA_VISIBLE_DEVICES`, annotations and sizes, by `tranche-runtime` in the place of the low-level runtime",
-    ),
-    (
-        "hooks.d",
-        "the same by the precreate hook, which podman reads from a directory of OCI hooks",
-    ),
-    ("verify", "`tranche verify` of a container"),
-    (
-        "export",
-        "`tranche export`, for programs that read no CDI specification",
-    ),
+    ("runtime", "variables, annotations and sizes, by `tranche-runtime`"),
+    ("hooks.d", "the same by podman's precreate hook"),
+    ("verify", "`tranche verify`"),
+    ("export", "`tranche export`"),
 ];
 
 /// A program that starts containers.
