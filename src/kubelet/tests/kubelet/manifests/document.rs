@@ -22,7 +22,8 @@ fn the_documentation_has_the_same_table() {
 fn line(row: &Row) -> String {
     let result = match row.expected {
         Expected::Works(_) => "works".to_owned(),
-        Expected::Refused(why) => format!("refused: `{why}`"),
+        // What to do follows in the message.
+        Expected::Refused(why) => format!("refused: `{}; …`", why.split(';').next().unwrap_or(why)),
         Expected::Pending { why, .. } => format!("pending: {why}"),
     };
     format!("| {} | {} | {result} |\n", example(row.file), row.machine.words)
