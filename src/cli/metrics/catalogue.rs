@@ -1,4 +1,4 @@
-//! The metrics: name, type, unit, labels and meaning. docs/reference/metrics.md has the same table, and a test
+//! The metrics: name, type, unit, labels and meaning. docs/reference/metrics.md has the same list, and a test
 //! compares the two.
 
 /// A metric family.
