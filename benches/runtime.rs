@@ -90,19 +90,20 @@ fn main() {
     let changed = |row: usize| fs::read(&files[row].0).unwrap() != files[row].1;
     assert_eq!([2, 3, 4, 5].map(changed), [false, false, true, true]);
     runner::table(&mut runners);
-    plans(scene.path(), &runtime, &empty, &configuration("A=b"));
+    plans(scene.path(), &runtime, &empty, configuration);
 }
 
 /// The sharing section of the rows above.
 const MPS: &str =
     "{mps: {daemon: external, computeMode: keep, resources: [{name: nvidia.com/gpu, devices: [0], replicas: 10}]}}";
 
-/// `create` of a container that asks for nothing, and `state`, with plans of different sizes. The last plan is the
-/// largest that a policy may make of eight GPUs.
-fn plans(scene: &Path, runtime: &Path, empty: &Path, config: &[u8]) {
+/// `create` of a container that asks for nothing or for one share, and `state`, with plans of different sizes. The last
+/// plans are the largest that a policy may make of eight GPUs.
+fn plans(scene: &Path, runtime: &Path, empty: &Path, config: impl Fn(&str) -> Vec<u8>) {
     let bundle = scene.join("plans");
     fs::create_dir_all(&bundle).unwrap();
-    fs::write(bundle.join("config.json"), config).unwrap();
+    let file = bundle.join("config.json");
+    let nothing = config("A=b");
     let equal = |devices: &str, count: usize| {
         format!("{{timeSlicing: {{resources: [{{name: nvidia.com/gpu, devices: {devices}, replicas: {count}}}]}}}}")
     };
@@ -112,30 +113,44 @@ fn plans(scene: &Path, runtime: &Path, empty: &Path, config: &[u8]) {
         names.join(", ")
     );
     let policies = [
-        ("no share", "{}".to_owned()),
-        ("10 shares", equal("[0]", 10)),
-        ("8,192 equal shares", equal("all", 1024)),
-        ("8,192 named shares", named),
+        ("no share", "{}".to_owned(), None),
+        ("10 shares", equal("[0]", 10), Some("0.9")),
+        ("8,192 equal shares", equal("all", 1024), Some("0.1000")),
+        ("8,192 named shares", named, Some("0.s1000")),
     ];
-    let mut runners = vec![Runner::new("the low-level runtime alone", empty, Vec::new(), "")];
-    for (number, (plan, sharing)) in policies.iter().enumerate() {
+    let mut rows = vec![(
+        Runner::new("the low-level runtime alone", empty, Vec::new(), ""),
+        nothing.clone(),
+        false,
+    )];
+    for (number, (plan, sharing, share)) in policies.iter().enumerate() {
         let state = format!("state-{number}");
         refresh(scene, &state, sharing, empty);
         let state = scene.join(state).to_str().unwrap().to_owned();
         let bytes = fs::metadata(Path::new(&state).join("host.json")).unwrap().len();
         println!("{plan}: host.json has {bytes} bytes");
-        for (verb, words) in [
-            ("create", &["create", "--bundle", bundle.to_str().unwrap(), "c"][..]),
-            ("state", &["state", "c"]),
-        ] {
+        let create = ["create", "--bundle", bundle.to_str().unwrap(), "c"];
+        let mut add = |what: &str, words: &[&str], text: Vec<u8>, changes: bool| {
             let all = ["--state-dir", &state].into_iter().chain(words.iter().copied());
-            let name = format!("{verb}, nothing requested, {plan}");
-            runners.push(Runner::new(&name, runtime, all.map(str::to_owned).collect(), ""));
+            let name = format!("{what}, {plan}");
+            let runner = Runner::new(&name, runtime, all.map(str::to_owned).collect(), "");
+            rows.push((runner, text, changes));
+        };
+        add("create, nothing requested", &create, nothing.clone(), false);
+        add("state", &["state", "c"], nothing.clone(), false);
+        if let Some(share) = share {
+            let text = config(&format!("NVIDIA_VISIBLE_DEVICES={share}"));
+            add("create, one share", &create, text, true);
         }
     }
     for _ in 0..runner::rounds(300) {
-        runners.iter_mut().for_each(Runner::round);
+        for (runner, text, changes) in &mut rows {
+            fs::write(&file, &text).unwrap();
+            runner.round();
+            assert_eq!(fs::read(&file).unwrap() != *text, *changes);
+        }
     }
+    let mut runners: Vec<Runner> = rows.into_iter().map(|(runner, ..)| runner).collect();
     runner::table(&mut runners);
 }
 
@@ -169,13 +184,15 @@ fn refresh(scene: &Path, state: &str, sharing: &str, low_level: &Path) {
     absent(&mut host);
     fs::write(scene.join("host"), host.to_string()).unwrap();
     let policy = format!("version: v1\nsharing: {sharing}\nruntime: {{runtimes: [{low_level:?}]}}\n");
-    fs::write(scene.join("policy.yaml"), policy).unwrap();
+    // A policy and specifications of its own: host.json is out of date when they change.
+    let [policy_file, specifications] = ["policy", "cdi"].map(|name| format!("{name}-{state}"));
+    fs::write(scene.join(&policy_file), policy).unwrap();
     let mut refresh = Command::new(tranche);
     refresh.args(["cdi", "refresh", "--inventory"]).arg(scene.join("host"));
     for (option, name) in [
-        ("--config", "policy.yaml"),
+        ("--config", policy_file.as_str()),
         ("--state-dir", state),
-        ("--output-dir", "cdi"),
+        ("--output-dir", &specifications),
     ] {
         refresh.arg(option).arg(scene.join(name));
     }

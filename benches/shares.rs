@@ -49,6 +49,7 @@ fn main() {
     among_a_thousand(&oci, rounds * 4);
     many_at_once(&oci);
     under_crun(&oci, rounds * 4);
+    starts_at_once(&oci);
     under_podman(&oci, rounds);
 }
 
@@ -360,6 +361,69 @@ fn under_crun(oci: &Path, rounds: usize) {
         with,
         &format!("{ratio:.2} times the first"),
     );
+}
+
+/// How many containers are started at once, and of how many shares each wants any.
+const AT_ONCE: usize = 200;
+
+/// Containers that are started at once under crun, each for any share of one device: how many fail, and the time beside
+/// that of the same starts with an empty program in the place of each hook.
+fn starts_at_once(oci: &Path) {
+    let dir = place();
+    // It reads what crun gives it: otherwise crun sometimes finds its end too early, and fails.
+    let source = "#include <unistd.h>\nint main(void) { char b[4096]; while (read(0, b, sizeof b) > 0); return 0; }\n";
+    let empty = compile(dir.path(), "empty", source);
+    let mut claim = claim_of(2 * AT_ONCE, 0, &dir.path().join("state"));
+    claim.retain(|word| !word.starts_with("--share="));
+    claim.push("--share=any".to_owned());
+    let hooks = |program: &Path| {
+        json!({
+            "createRuntime": hook(program, &claim),
+            "poststop": hook(program, &release(&dir.path().join("state"))),
+        })
+    };
+    let kinds = [
+        ("with an empty hook", hooks(&empty)),
+        ("with the hooks of a share", hooks(oci)),
+    ];
+    let bundles: Vec<PathBuf> = (0..AT_ONCE).map(|n| dir.path().join(format!("bundle-{n}"))).collect();
+    bundles.iter().for_each(|bundle| crun::root(bundle));
+    let mut times = [const { Vec::new() }; 2];
+    let mut failed = [0; 2];
+    for _ in 0..5 {
+        for (kind, (_, hooks)) in kinds.iter().enumerate() {
+            let config = crun::config(hooks).to_string();
+            bundles
+                .iter()
+                .for_each(|bundle| fs::write(bundle.join("config.json"), &config).unwrap());
+            let start = Instant::now();
+            let children: Vec<Child> = bundles
+                .iter()
+                .enumerate()
+                .map(|(n, bundle)| crun::run(bundle, &format!("tranche-bench-{n}")).spawn().unwrap())
+                .collect();
+            let ended = children.into_iter().map(|child| child.wait_with_output().unwrap());
+            let said: Vec<String> = ended
+                .filter(|output| !output.status.success())
+                .map(|output| String::from_utf8_lossy(&output.stderr).trim().to_owned())
+                .collect();
+            times[kind].push(start.elapsed());
+            failed[kind] += said.len();
+            if let Some(first) = said.first() {
+                println!(
+                    "{} of {AT_ONCE} failed {}, one with: {first}",
+                    said.len(),
+                    kinds[kind].0
+                );
+            }
+        }
+    }
+    let [without, with] = times.map(median);
+    for ((what, _), (time, failed)) in kinds.iter().zip([without, with].into_iter().zip(failed)) {
+        let ratio = time.as_secs_f64() / without.as_secs_f64();
+        let more = format!("{ratio:.2} times the first, {failed} of {} failed", 5 * AT_ONCE);
+        line(&format!("{AT_ONCE} times crun run at once, {what}"), time, &more);
+    }
 }
 
 /// GPU 0 in so many replicas, GPU 1 whole.

@@ -44,12 +44,14 @@ impl Runner {
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         // The empty program does not read it.
         let _ = child.stdin.take().unwrap().write_all(self.input.as_bytes());
-        assert_eq!(child.wait().unwrap().code(), Some(self.code), "{}", self.name);
+        let output = child.wait_with_output().unwrap();
         self.times.push(start.elapsed());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(self.code), "{}: {said}", self.name);
     }
 
     /// The median, and the least: what a round takes that nothing else on the machine got in the way of.

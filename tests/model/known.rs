@@ -159,6 +159,41 @@ fn an_instance_that_could_not_be_recorded_does_not_stay() {
     lives("an_instance_that_could_not_be_recorded_does_not_stay", &steps);
 }
 
+/// It was destroyed, and the specifications and the broker still had it as a free device.
+#[test]
+fn an_instance_that_was_destroyed_is_not_promised_before_the_specifications_are_written() {
+    let specs = |disk| Act::Disk {
+        place: Place::Specs,
+        disk,
+    };
+    let made = Create {
+        who: ROOT,
+        name: 0,
+        what: What::Instance(Profile::Two),
+        wait: 0,
+    };
+    let mut steps = Vec::new();
+    for (name, is_killed) in [(0, false), (1, true), (2, false)] {
+        steps.extend([
+            made.clone(),
+            specs(Disk::ReadOnly),
+            Release { who: ROOT, name: 0 },
+            Pause { milliseconds: 1500 },
+        ]);
+        if is_killed {
+            // What it held is free with its end.
+            steps.extend([Act::Kill { after: 0 }, specs(Disk::Well), Up]);
+        }
+        let what = What::Any;
+        let (who, wait) = (ANN, 0);
+        steps.extend([specs(Disk::Well), Create { who, name, what, wait }, Rest]);
+    }
+    lives(
+        "an_instance_that_was_destroyed_is_not_promised_before_the_specifications_are_written",
+        &steps,
+    );
+}
+
 #[test]
 fn who_hangs_up_and_waits_again_keeps_things_free_once() {
     if !has_one_order() {

@@ -43,8 +43,9 @@ fn end_background(bed: &Bed) {
     }
 }
 
-/// A line about a front end that may have been closed because of another one. Whether it then prints a line on stderr,
-/// and whether its exit code is 1 or 0, is left to chance: its two threads notice the end at the same time.
+/// A line about a front end that may have been closed because of another one, or by a server that failed. Whether it
+/// then prints a line on stderr, and whether its exit code is 1 or 0, is left to chance: its two threads notice the end
+/// at the same time.
 fn unless_refused(ran: &Ran) -> String {
     let is_silent = ran.err.is_empty() || ran.err == "Cannot send command to MPS control daemon process\n";
     match ran.how.as_str() {
@@ -421,7 +422,10 @@ fn users(bed: &Bed, transcript: &mut Transcript) {
             "{uid}: {}",
             bed.say_as(uid, "set_default_active_thread_percentage 70").line()
         ));
-        lines.push(format!("{uid}: {}", bed.say_as(uid, "start_server -uid 1001").line()));
+        lines.push(format!(
+            "{uid}: {}",
+            unless_refused(&bed.say_as(uid, "start_server -uid 1001"))
+        ));
     }
     transcript.note("a daemon of uid 1000", lines);
 }
@@ -430,7 +434,7 @@ fn servers(bed: &Bed, transcript: &mut Transcript) {
     for uid in ["0", "1000", "99999999999", "-5x"] {
         bed.clear();
         let mut daemon = bed.start(&["-f"]).unwrap();
-        let mut lines = vec![bed.say(&format!("start_server -uid {uid}")).line()];
+        let mut lines = vec![unless_refused(&bed.say(&format!("start_server -uid {uid}")))];
         std::thread::sleep(Duration::from_millis(100));
         lines.push(bed.say("get_server_list").line());
         // Which of its two threads ends the front end is left to chance, and so is its code.
@@ -443,7 +447,7 @@ fn servers(bed: &Bed, transcript: &mut Transcript) {
     let mut command = bed.program(&["-f"]);
     command.env("PATH", "/usr/bin:/bin");
     let daemon = bed.start_command(command).unwrap();
-    let mut lines = vec![bed.say("start_server -uid 0").line()];
+    let mut lines = vec![unless_refused(&bed.say("start_server -uid 0"))];
     std::thread::sleep(Duration::from_millis(100));
     lines.push(bed.say("get_server_list").line());
     lines.extend(bed.log(&daemon));
@@ -476,9 +480,9 @@ fn many_users(bed: &Bed, transcript: &mut Transcript) {
             let client = connected(&bed.pipe().join(CONTROL), &[CREDENTIALS, &CLIENT]);
             heard(&client);
             lines.push(heard(&client));
-            lines.push(bed.say("start_server -uid 1000").line());
+            lines.push(unless_refused(&bed.say("start_server -uid 1000")));
             std::thread::sleep(Duration::from_millis(100));
-            lines.push(bed.say_as(1000, "start_server -uid 1000").line());
+            lines.push(unless_refused(&bed.say_as(1000, "start_server -uid 1000")));
             std::thread::sleep(Duration::from_millis(100));
             let mut log = bed.log(&daemon);
             let own = std::process::id().to_string();

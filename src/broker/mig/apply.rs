@@ -59,7 +59,8 @@ impl MigTools<'_> {
         self.apply_then(order, || Ok(()))
     }
 
-    /// As [`MigTools::apply`]; `then` is done before anybody else can claim what was destroyed.
+    /// As [`MigTools::apply`]; `then` brings the specifications up to date before anybody else can claim what was
+    /// destroyed. Where that fails, what was destroyed stays held by this process ([`DevicesHeld::keep`]).
     ///
     /// # Errors
     /// As there, and those of `then`: everything has changed then.
@@ -96,9 +97,11 @@ impl MigTools<'_> {
         if !held.is_empty() && order.record == Record::Layout {
             self.machine.await_starts();
         }
-        let done = then();
+        if let Err(error) = then() {
+            held.keep();
+            return Err(error);
+        }
         drop(held);
-        done?;
         wanted.iter().map(|(now, _)| self.gpu(&now.uuid)).collect()
     }
 

@@ -49,13 +49,16 @@ impl<'a> DevicesHeld<'a> {
         Ok(held)
     }
 
-    /// Releases what this process has held before and could not release, because nothing could be written. The caller
-    /// makes no change at the same time, and has read `books` since it made the last one. Returns whether there was
-    /// anything to release.
-    ///
-    /// # Errors
-    /// Returns an error if the ledger cannot be written.
-    pub fn release_left(claims: &Claims, books: &Books) -> Result<bool> {
+    /// Holds them until [`DevicesHeld::release_left`] or the end of this process: they do not exist any more, and the
+    /// specifications still have them.
+    pub fn keep(mut self) {
+        self.devices.clear();
+    }
+
+    /// What this process holds without a change that is being made: it was kept, or could not be released because
+    /// nothing could be written. The caller makes no change at the same time, and has read `books` since it made the
+    /// last one.
+    pub fn left(books: &Books) -> Vec<&Claim> {
         let is_own = |claim: &&Claim| {
             let is_program = matches!(&claim.holder, Holder::Process { program, .. } if program == PROGRAM);
             is_program
@@ -64,11 +67,18 @@ impl<'a> DevicesHeld<'a> {
                     .as_ref()
                     .is_some_and(|process| process.pid == std::process::id())
         };
-        let left: Vec<&Claim> = books.claims().filter(is_own).collect();
-        for claim in &left {
+        books.claims().filter(is_own).collect()
+    }
+
+    /// Releases what is [`DevicesHeld::left`]. The specifications are up to date now.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be written.
+    pub fn release_left(claims: &Claims, left: &[&Claim]) -> Result<()> {
+        for claim in left {
             claims.release_failed_start(&claim.holder, &claim.device)?;
         }
-        Ok(!left.is_empty())
+        Ok(())
     }
 
     /// Whether nothing is held.
@@ -97,10 +107,13 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let claims = Claims::open(top.path()).unwrap();
         let key: DeviceKey = "GPU-bb5d1807-35ed-1a19-3c32-147f9952a2da/7/0".parse().unwrap();
-        std::mem::forget(DevicesHeld::take(&claims, [key.clone()]).unwrap());
+        DevicesHeld::take(&claims, [key.clone()]).unwrap().keep();
         DevicesHeld::take(&claims, [key.clone()]).unwrap_err();
-        assert!(DevicesHeld::release_left(&claims, &claims.books().unwrap()).unwrap());
-        assert!(!DevicesHeld::release_left(&claims, &claims.books().unwrap()).unwrap());
+        let books = claims.books().unwrap();
+        let left = DevicesHeld::left(&books);
+        assert_eq!(left.len(), 1);
+        DevicesHeld::release_left(&claims, &left).unwrap();
+        assert!(DevicesHeld::left(&claims.books().unwrap()).is_empty());
         drop(DevicesHeld::take(&claims, [key]).unwrap());
     }
 

@@ -26,6 +26,7 @@ use tranche_state::restore_failures::{FailedRestore, RestoreFailures};
 /// date.
 pub fn apply(host: &MigHost<'_>, request: &MigRequest) -> Result<MigAnswer> {
     let before = HostFile::load(host.state_dir).ok();
+    let mut notes = Vec::new();
     let changed = host.with_tools(request.may_reset, |tools, nvml| {
         let layouts: Result<Vec<Layout>> = request.layouts.iter().map(|layout| layout.parse()).collect();
         let layouts = layouts?;
@@ -38,17 +39,22 @@ pub fn apply(host: &MigHost<'_>, request: &MigRequest) -> Result<MigAnswer> {
             request.check,
         )?;
         let holders = holders(&gpus, tools.claims)?;
-        tools.apply(&MigOrder {
+        let order = MigOrder {
             target: plan(&layouts, &gpus, &holders)?,
             may_change_mode: request.may_change_mode,
             may_reset: request.may_reset,
             services: request.services.clone(),
             record: Record::Layout,
+        };
+        tools.apply_then(&order, || {
+            notes = refresh(host, before.as_ref())?;
+            Ok(())
         })
     })?;
-    let mut notes = Vec::new();
     if !request.layouts.is_empty() {
-        notes = refresh(host, before.as_ref())?;
+        if changed.is_empty() {
+            notes = refresh(host, before.as_ref())?;
+        }
         // What the boot could not make counts no more.
         let gpus: Vec<GpuUuid> = changed.iter().map(|gpu| gpu.uuid.clone()).collect();
         RestoreFailures::forget(host.state_dir, &gpus)?;

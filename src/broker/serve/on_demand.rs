@@ -217,9 +217,14 @@ pub(super) fn destroy_idle(commands: &Commands<'_>) -> Result<()> {
     let books = {
         let no_change = commands.mig.try_lock();
         let books = claims.books()?;
-        match no_change.is_ok() && DevicesHeld::release_left(&claims, &books)? {
-            true => claims.books()?,
-            false => books,
+        let left = DevicesHeld::left(&books);
+        match no_change.is_err() || left.is_empty() {
+            true => books,
+            false => {
+                renew(commands)?;
+                DevicesHeld::release_left(&claims, &left)?;
+                claims.books()?
+            }
         }
     };
     // The driver is asked only if the ledger has no claim on one of them.
@@ -240,14 +245,17 @@ fn is_unfinished(commands: &Commands<'_>) -> Result<bool> {
     }
 }
 
+/// Brings the specifications up to date, and what the broker knows of the host.
+fn renew(commands: &Commands<'_>) -> Result<()> {
+    renew::specifications(commands.state_dir(), &commands.options.refresh)?;
+    // Requests look at what is known of the host, under the ledger's lock.
+    commands.facts().map(drop)
+}
+
 /// Destroys them, and brings the specifications up to date before anybody can claim what was destroyed: until then, the
 /// broker knows it as a free device.
 pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) -> Result<()> {
-    let renewed = || {
-        renew::specifications(commands.state_dir(), &commands.options.refresh)?;
-        // Requests look at what is known of the host, under the ledger's lock.
-        commands.facts().map(drop)
-    };
+    let renewed = || renew(commands);
     for made in OnDemandInstances::read(tools.state_dir)?.made {
         // Each time anew: the one before was perhaps on the same GPU.
         let gpus = gpus(nvml)?;
