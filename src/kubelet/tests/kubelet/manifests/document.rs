@@ -22,7 +22,7 @@ fn the_documentation_has_the_same_table() {
 /// The lines of the table: one for all nodes on which the same becomes of an example.
 fn lines() -> String {
     let mut lines: Vec<(String, Vec<&str>, String)> = Vec::new();
-    for row in &ROWS {
+    for row in ROWS {
         let (example, result) = (example(row.file), result(row));
         match lines.iter_mut().find(|line| (&line.0, &line.2) == (&example, &result)) {
             Some((_, nodes, _)) => nodes.push(row.machine.words),
