@@ -7,8 +7,8 @@
 #                   make test where that can be reached)
 # make test-mig-exact   compares the planner of MIG with a list of all states, for a large sample of wishes (seconds,
 #                   after a release build of tranche-plan)
-# make bless        writes the expected output of tests anew (cdi-specs, src/plan/sim, tests/data/doctor, docs/support.md);
-#                   read the difference
+# make bless        writes the expected output of tests anew (cdi-specs, src/plan/sim, tests/data/doctor, the matrix of
+#                   docs/reference/support.md, docs/maintaining/tested.md); read the difference
 # make attack       runs only the attack suite, and prints its table
 # make attack-long SECONDS=60   the same; each race runs for this many seconds
 # make model SECONDS=3600   tries everything at once at random: root, users, pods, a broker that is killed, full disks, boots;
@@ -24,13 +24,13 @@
 # make fuzz SECONDS=60   runs the fuzz target of each parser for this many seconds (nightly Rust and cargo-fuzz)
 # make bench        measures starts, generation and tranche-kubelet, as ratios within one run
 # make build lint
-# make install      installs everything that the package tranche has; PREFIX=/usr/local, DESTDIR= (docs/install.md)
+# make install      installs everything that the package tranche has; PREFIX=/usr/local, DESTDIR= (docs/how-to/install.md)
 # make install-kubelet   the same for tranche-kubelet, its unit and its man page
-# make package      makes the deb and rpm packages, in target/package (docs/install.md)
+# make package      makes the deb and rpm packages, in target/package (docs/how-to/install.md)
 # make package-kubelet   makes those of tranche-kubelet, in target/package-kubelet
 # make test-packages   makes all of them, that of tranche-kubelet with a small program, looks into them, and installs them
 #                   into clean roots (a minute)
-# make image        makes the image of tranche-kubelet for Kubernetes, in target/image, with buildah (docs/kubernetes.md);
+# make image        makes the image of tranche-kubelet for Kubernetes, in target/image, with buildah (docs/how-to/kubernetes.md);
 #                   KUBELET_PROGRAM=FILE is another static program
 # make kubelet      builds tranche-kubelet for the image and its package: small, static, and minutes the first time
 # make test-image   looks into an image with a small program, builds it twice, and starts it with podman (seconds)
@@ -40,7 +40,7 @@
 # make dist         makes a tarball with all crates, from which tranche is built without a network
 # make test-dist    builds that tarball with the Rust of Debian unstable, in a clean root without a network (minutes)
 # make install-nvidia-names   links the names that engines and scripts call: nvidia-cdi-hook, nvidia-ctk,
-#                   nvidia-container-runtime and its hook (docs/engines.md)
+#                   nvidia-container-runtime and its hook (docs/how-to/engines.md)
 
 PREFIX ?= /usr/local
 DESTDIR ?=

@@ -21,7 +21,7 @@ CRATES := target/package/crates.txt
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 # In the documents for people who change tranche, and not for those who use it.
-NOT_INSTALLED := docs/architecture.md docs/benchmarks.md docs/maintaining.md docs/style.md
+NOT_INSTALLED := docs/explanation/architecture.md docs/explanation/benchmarks.md $(wildcard docs/maintaining/*.md)
 
 .PHONY: pages licences install install-nvidia-names
 
@@ -73,7 +73,7 @@ install: build pages licences
 	    install -D -m 644 "$$file" "$(DESTDIR)$(PREFIX)/share/$${file#$(SHARE)/}" || exit 1; \
 	done
 	for file in README.md CHANGELOG.md SECURITY.md hooks/README.md docs/examples/config.yaml \
-	    $(filter-out $(NOT_INSTALLED),$(wildcard docs/*.md)); do \
+	    $(filter-out $(NOT_INSTALLED),$(wildcard docs/*/*.md)); do \
 	    install -D -m 644 "$$file" "$(DESTDIR)$(DOC_DIR)/$$file" || exit 1; \
 	done
 	install -D -m 644 LICENSE "$(DESTDIR)$(PREFIX)/share/licenses/tranche/LICENSE"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes a release of the version in Cargo.toml: checks what must hold, builds everything twice, compares, and tags. It
-# publishes nothing: the last lines say what to publish (docs/maintaining.md has the checklist).
+# publishes nothing: the last lines say what to publish (docs/maintaining/tasks.md has the checklist).
 #
 #   packaging/release.sh --check     checks what takes no build: names, versions and the changelog
 #   packaging/release.sh             checks and builds

@@ -1,5 +1,5 @@
-//! What Cargo cannot check of the boundaries inside this repository (docs/architecture.md). It checks which crate uses
-//! which.
+//! What Cargo cannot check of the boundaries inside this repository (docs/explanation/architecture.md). It checks
+//! which crate uses which.
 //!
 //! Which module of a crate uses which is read from what each file names of `crate::`. The table lists exactly the
 //! dependencies that exist, from the lowest module to the highest. A module uses only modules above its own row, so

@@ -50,8 +50,8 @@ fn main() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let table = table(&gpu);
     println!("{table}");
-    page::write_table(&docs.join("mig.md"), &table);
-    fs::write(docs.join("mig-acceptance.svg"), curve(&gpu)).unwrap();
+    page::write_table(&docs, "MIG", &table);
+    fs::write(docs.join("maintaining/mig-acceptance.svg"), curve(&gpu)).unwrap();
 }
 
 /// The mean of some days.

@@ -55,13 +55,13 @@ fn main() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let table = format!("{}\n{}\n{}", of_a_day(), of_a_team(), of_two_devices());
     println!("{table}");
-    page::write_table(&docs.join("sharing.md"), &table);
+    page::write_table(&docs, "waiting", &table);
     let longest = plot(
         "longest wait of a request for 4 devices (minutes) by load (% of devices)",
         &[0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2],
         |outcome| outcome.longest_of_four / 60.0,
     );
-    fs::write(docs.join("queue-large.svg"), longest).unwrap();
+    fs::write(docs.join("maintaining/queue-large.svg"), longest).unwrap();
 }
 
 fn outcome(load: f64, order: Order) -> Outcome {

@@ -12,7 +12,7 @@ if [ "$1" -eq 0 ]; then
     # Directories that only this package has, if they are empty: the package does not own them.
     doc=/usr/share/doc/tranche
     for directory in /var/lib/tranche /usr/libexec/tranche /usr/share/tranche/hooks.d /usr/share/tranche \
-        /usr/share/licenses/tranche "$doc/docs/examples" "$doc/docs" "$doc/hooks" "$doc"; do
+        /usr/share/licenses/tranche "$doc/docs/"* "$doc/docs" "$doc/hooks" "$doc"; do
         rmdir "$directory" 2> /dev/null || :
     done
     rm -f /etc/tmpfiles.d/tranche-mps.conf

@@ -1,5 +1,5 @@
 //! The broker: a process of root that changes the machine for shares, and keeps the claims of users who cannot write
-//! root's ledger. docs/broker.md describes it.
+//! root's ledger. docs/reference/broker.md describes it.
 //!
 //! It knows nothing that is not on disk or in the kernel: who holds what is in the ledger, and [`MachineControl`] makes
 //! the machine agree with it. A broker that is killed at any point loses nothing, and the next one continues.

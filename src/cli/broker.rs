@@ -15,7 +15,7 @@ use tranche_core::types::WaitTime;
 /// Serve hooks and users who share GPUs: start MPS daemons, and keep the claims of users other than root
 ///
 /// Runs in the foreground until it gets SIGTERM or SIGINT. MPS daemons that it started continue to run, and the next
-/// broker finds them. docs/broker.md describes when a broker is needed, and the protocol of its socket.
+/// broker finds them. docs/reference/broker.md describes when a broker is needed, and the protocol of its socket.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// End when nobody has asked for this long and nothing is managed; 0 means never [default: 60s if systemd started

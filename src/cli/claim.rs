@@ -31,7 +31,7 @@ pub(super) enum Verb {
 pub(super) struct PlaceArgs {
     #[command(flatten)]
     state: StateArgs,
-    /// Print JSON; docs/shares.md describes the fields
+    /// Print JSON; docs/reference/claims.md describes the fields
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,5 @@
-//! `tranche metrics`: the state of the shares as OpenMetrics text. docs/metrics.md documents the names and labels.
+//! `tranche metrics`: the state of the shares as OpenMetrics text. docs/reference/metrics.md documents the names and
+//! labels.
 
 mod catalogue;
 mod exposition;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use tranche_inspect::observed::Observed;
 use tranche_state::replace;
 
-/// Print the state of shares, GPUs and MPS daemons as metrics (OpenMetrics); docs/metrics.md describes them
+/// Print the state of shares, GPUs and MPS daemons as metrics (OpenMetrics); docs/reference/metrics.md describes them
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Write the metrics to FILE, which is replaced in one step: for node_exporter, a file NAME.prom in the directory

@@ -37,7 +37,7 @@ pub(super) fn parted_command() -> clap::Command {
 /// Where to look.
 #[derive(Debug, clap::Args)]
 struct ViewArgs {
-    /// Print JSON; docs/mig.md describes the fields
+    /// Print JSON; docs/how-to/mig.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -59,7 +59,7 @@ pub(super) struct StopArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
-    /// Print JSON; docs/shares.md describes the fields
+    /// Print JSON; docs/reference/claims.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -27,7 +27,7 @@ pub(super) struct Args {
     /// Do not ask NVML, the driver's library, for memory, utilisation and processes
     #[arg(long)]
     no_gpu: bool,
-    /// Print JSON; docs/shares.md describes the fields
+    /// Print JSON; docs/reference/claims.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]

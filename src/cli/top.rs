@@ -21,7 +21,7 @@ pub(super) struct Args {
     /// Show one page and end
     #[arg(long)]
     once: bool,
-    /// Print one page as JSON and end; docs/shares.md describes the fields
+    /// Print one page as JSON and end; docs/reference/claims.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -57,7 +57,7 @@ fn page(args: &Args) -> Result<Page> {
     Ok(Page::new(text, problems))
 }
 
-/// A line: a process, or a holder without one. docs/shares.md documents the fields.
+/// A line: a process, or a holder without one. docs/reference/claims.md documents the fields.
 #[derive(Debug, serde::Serialize)]
 struct Row<'o> {
     /// `nvidia.com/gpu=0`.

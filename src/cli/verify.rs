@@ -30,7 +30,7 @@ pub(super) struct Args {
     /// Give up if CUDA does not answer for this long
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = look::seconds)]
     deadline: Duration,
-    /// Print JSON; docs/shares.md describes the fields
+    /// Print JSON; docs/reference/claims.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -9,7 +9,7 @@
 //!
 //! # Devices
 //!
-//! The first of these that names a device decides; docs/requests.md explains them for users:
+//! The first of these that names a device decides; docs/reference/requests.md explains them for users:
 //!
 //! 1. Annotations whose keys begin with a configured prefix (`cdi.k8s.io/`), by key. In the modes `legacy` and `csv`,
 //!    NVIDIA's runtime does not read them, and neither does this module. In the mode `auto`, it reads them only if

@@ -104,7 +104,7 @@ pub struct Observed {
     pub now: u64,
 }
 
-/// A start that waits for a share. docs/shares.md documents the fields.
+/// A start that waits for a share. docs/reference/claims.md documents the fields.
 #[derive(Debug, Serialize)]
 pub struct WaiterRow {
     /// What may serve it, each of them alone; `null` if another version of tranche wrote that.
@@ -126,7 +126,7 @@ pub struct WantedRow {
     pub shares: Vec<String>,
 }
 
-/// A device that is out of service, or will be. docs/shares.md documents the fields.
+/// A device that is out of service, or will be. docs/reference/claims.md documents the fields.
 #[derive(Debug, Serialize)]
 pub struct OutageRow {
     /// `nvidia.com/gpu=0`; its key, if the host does not have it.

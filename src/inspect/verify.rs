@@ -47,7 +47,7 @@ pub struct VerifyOptions {
     pub host: HostOptions,
 }
 
-/// What was found. docs/shares.md documents the fields.
+/// What was found. docs/reference/claims.md documents the fields.
 #[derive(Debug, Serialize)]
 pub struct Verified {
     /// The names of what the container holds.

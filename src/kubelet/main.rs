@@ -1,4 +1,4 @@
-//! `tranche-kubelet`: see `--help`, and docs/architecture.md.
+//! `tranche-kubelet`: see `--help`, and docs/explanation/architecture.md.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Who of those who wait is served next, root's containers and users alike: a pure function of what has happened,
 //! without estimates of how long somebody will hold what.
 //!
-//! The rule, in the words of docs/sharing.md:
+//! The rule, in the words of docs/explanation/waiting.md:
 //!
 //! 1. There is one order. Root's requests are in it by arrival, and users come after them; where root waits, a user
 //!    comes before root's later requests. Between two requests of root, users are in the order of what each has held

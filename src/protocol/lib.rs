@@ -1,5 +1,5 @@
 //! What programs ask the broker for and what it answers, except what hooks ask for: the command line, the kubelet's
-//! plugins and the broker itself contain it, hooks do not. docs/broker.md describes the fields.
+//! plugins and the broker itself contain it, hooks do not. docs/reference/broker.md describes the fields.
 //!
 //! A command is a type with its fields and its name, and a row of `commands!`. A program sends the type, and the broker
 //! parses a line into a [`Request`].
@@ -50,7 +50,7 @@ macro_rules! commands {
         }
 
         impl Request {
-            /// All commands, in the order of docs/broker.md.
+            /// All commands, in the order of docs/reference/broker.md.
             pub const COMMANDS: &'static [&'static str] = &[$(<$fields as Command>::NAME),+];
 
             /// Reads the fields of `command`. Unknown fields are ignored, because a client may be newer.

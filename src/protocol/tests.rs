@@ -277,7 +277,7 @@ fn what_a_program_sends_is_what_the_broker_reads() {
 
 #[test]
 fn the_documentation_has_a_row_for_each_command() {
-    let rows = include_str!("../../docs/broker.md").lines();
+    let rows = include_str!("../../docs/reference/broker.md").lines();
     let rows: Vec<&str> = rows
         .skip_while(|line| !line.starts_with("| command |"))
         .skip(2)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tranche_core::types::DeviceKey;
 
-/// A device that is changed for shares. docs/shares.md documents the fields.
+/// A device that is changed for shares. docs/reference/claims.md documents the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlledDevice {
     /// `nvidia.com/gpu=0`.

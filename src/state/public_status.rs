@@ -26,7 +26,7 @@ const MOST_BYTES: u64 = 16 << 20;
 /// The version of the form of the file. Fields are added without a new version.
 pub const STATUS_VERSION: u32 = 1;
 
-/// The content of the file. docs/shares.md documents the fields. A reader skips fields that it does not know.
+/// The content of the file. docs/reference/claims.md documents the fields. A reader skips fields that it does not know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicStatus {
     /// [`STATUS_VERSION`] of the program that wrote it.

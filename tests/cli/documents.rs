@@ -1,4 +1,4 @@
-//! The documents: every command in them is one that `tranche` accepts, and every link leads somewhere.
+//! The documents: every command in them is one that `tranche` accepts. `tests/style.rs` follows their links.
 
 use clap::{Command, CommandFactory};
 use std::fs;
@@ -100,46 +100,4 @@ fn verbs_and_options_in_sentences_exist() {
         unknown("tranche claim list --nosuch", &tranche),
         Some("--nosuch".into())
     );
-}
-
-/// The anchors of a document: those of its headings, as GitHub makes them, and those that it sets itself.
-fn anchors(text: &str) -> Vec<String> {
-    let of_heading = |heading: &str| -> String {
-        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-        kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() })
-            .collect()
-    };
-    let headings = text.lines().filter(|line| line.starts_with('#'));
-    let headings = headings.map(|line| of_heading(line.trim_start_matches('#').trim()));
-    let set = text.split("<a id=\"").skip(1).filter_map(|rest| rest.split('"').next());
-    headings.chain(set.map(str::to_owned)).collect()
-}
-
-#[test]
-fn links_lead_to_files_and_headings_that_exist() {
-    let mut links = 0;
-    for (path, text) in documents() {
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if target.contains("://") {
-                continue;
-            }
-            links += 1;
-            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let file = if file.is_empty() {
-                path.clone()
-            } else {
-                path.with_file_name("").join(file)
-            };
-            assert!(file.exists(), "{}: {target}", path.display());
-            if !anchor.is_empty() {
-                let known = anchors(&fs::read_to_string(&file).unwrap());
-                assert!(
-                    known.iter().any(|known| known == anchor),
-                    "{}: {target}: {known:?}",
-                    path.display()
-                );
-            }
-        }
-    }
-    assert!(links > 20, "{links}");
 }

@@ -1,4 +1,5 @@
-//! docs/nvidia-keys.md: it has every key that NVIDIA's programs read, and says of each what tranche does with it.
+//! docs/reference/nvidia-keys.md: it has every key that NVIDIA's programs read, and says of each what tranche does
+//! with it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +25,7 @@ fn section<'t>(text: &'t str, name: &str) -> &'t str {
 }
 
 fn rows(name: &str) -> Vec<Row> {
-    let page = text("docs/nvidia-keys.md");
+    let page = text("docs/reference/nvidia-keys.md");
     let rows = section(&page, name).lines().filter(|line| line.starts_with("| `"));
     let row = |line: &str| {
         let cells: Vec<&str> = line.split(" | ").collect();

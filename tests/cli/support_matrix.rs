@@ -1,15 +1,14 @@
-//! docs/support.md is written from the rows in `support_matrix/rows.rs`, and each test that a row names exists.
+//! docs/reference/support.md is written from the rows in `support_matrix/rows.rs`, and each test that a row names
+//! exists.
 
-mod drivers;
 mod rows;
 mod seen;
 
 use crate::support::bless;
-use drivers::DRIVERS;
 use rows::{BY_HAND, COLUMNS, FACTS, ROWS, Row};
 use seen::{SUITES, Seen};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tranche_plan::engines::Engine;
 
 /// Whether and how something was tried.
@@ -38,10 +37,10 @@ impl Tried {
         match self {
             Tested(_) => "tested",
             Refused(_) => "refused",
-            Partly(..) => "in part",
+            Partly(..) => "partly",
             ByHand(_) => "by hand",
             Documented(_) => "not run",
-            Untried => "not tried",
+            Untried => "untried",
             OffersNone(_) => "–",
         }
     }
@@ -53,8 +52,16 @@ impl Tried {
         }
     }
 
-    /// What the list below the table says about it.
-    fn remark(self) -> Option<String> {
+    /// What has to be said in addition to the word in the cell.
+    fn remark(self) -> Option<&'static str> {
+        match self {
+            Tested(_) | Refused(_) | Untried => None,
+            Partly(_, text) | ByHand(text) | Documented(text) | OffersNone(text) => Some(text),
+        }
+    }
+
+    /// The tests, with what they do not show.
+    fn shown_by(self) -> Option<String> {
         let tests = self.tests().iter().map(|test| match test.strip_prefix("vm: ") {
             Some(check) => format!("\"{check}\" in tests/vm"),
             None => format!("`{test}`"),
@@ -62,11 +69,8 @@ impl Tried {
         let tests = tests.collect::<Vec<_>>().join(", ");
         match self {
             Tested(_) | Refused(_) => Some(tests),
-            Partly(_, what) => Some(format!("{what}: {tests}")),
-            ByHand(what) => Some(what.to_owned()),
-            Documented(source) => Some(format!("by documentation only: {source}")),
-            Untried => None,
-            OffersNone(why) => Some(why.to_owned()),
+            Partly(_, text) => Some(format!("{text}: {tests}")),
+            ByHand(_) | Documented(_) | Untried | OffersNone(_) => None,
         }
     }
 }
@@ -75,30 +79,23 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-const INTRODUCTION: &str = "\
-# What was tried with which program
+/// What is written stands between these lines. The rest of the page is written by hand.
+const BEGIN: &str = "<!-- written by make bless -->\n";
+const END: &str = "<!-- end of what make bless writes -->\n";
 
-A test writes this page from `tests/cli/support_matrix/rows.rs`, and checks that each test that is named here exists.
-[engines.md](engines.md) says what must be set in each engine, and [export.md](export.md) how programs without CDI are used.
+/// The page with the tests, up to its list.
+const TESTED: &str = "\
+# Tests of the support matrix
 
-`make test-engines SUITE=…` runs the tests with the engines of Debian 12 (bookworm), Debian 13 (trixie) and Debian unstable
-(sid), in a root of that suite, and writes what it saw to `tests/suites/seen`; the versions and dates below are from there.
-`make test` uses the programs that are installed, and lists a test whose program is missing as \"not run\". The GPU and NVML are
-fakes in all of them, and so is the MPS daemon but for the tests that [Drivers](#drivers) names. No cell of the matrix is about a
-real GPU.
+This page has the tests behind each cell of [support.md](../reference/support.md#the-matrix), with the versions and dates of their last runs. A test
+writes it from `tests/cli/support_matrix/rows.rs` and the records in `tests/suites/seen`.
 ";
 
 /// What the cells of the matrix say.
 const WORDS: &str = "\
-| word | meaning |
-|---|---|
-| tested | a test starts containers with the real program |
-| in part | a test shows a part, which the list below names |
-| refused | a test shows that the container does not start, and that one line says why |
-| by hand | a person tried it once, with the versions that the list below names |
-| not run | it follows the program's documentation, and nobody ran it |
-| not tried | it may work |
-| – | the program does not have it, or does not need it; the list below gives the reason |
+**tested**, **refused**: a test starts containers with the real program, or shows the one line that refuses them.
+**partly**: the list below has the bounds. **by hand**: a person tried it once. **not run**: by the program's
+documentation. **untried**: it may work. **–**: not there, or not needed.
 ";
 
 /// The engines and their versions, the same in each document that lists them.
@@ -132,27 +129,56 @@ fn facts(seen: &[Seen]) -> String {
     table
 }
 
-/// The page.
-fn page() -> String {
-    let seen = Seen::all(&root());
-    let mut page = format!(
-        "{INTRODUCTION}\n{}\n{WORDS}\n| column | what is tried |\n|---|---|\n",
-        versions(&seen)
-    );
+/// The matrix, with what its cells mean.
+fn matrix(seen: &[Seen]) -> String {
+    let mut text = format!("{}\n{WORDS}\n", versions(seen));
     for (name, what) in COLUMNS {
-        page += &format!("| {name} | {what} |\n");
+        text += &format!("- **{name}**: {what}\n");
     }
     let names = COLUMNS.map(|(name, _)| name).join(" | ");
-    page += &format!(
-        "\n## The matrix\n\n| program | {names} |\n|---{}|\n",
-        "|---".repeat(COLUMNS.len())
-    );
+    text += &format!("\n| program | {names} |\n|---{}|\n", "|---".repeat(COLUMNS.len()));
     for Row { program, tried, .. } in &ROWS {
-        page += &format!("| {program} | {} |\n", tried.map(Tried::cell).join(" | "));
+        text += &format!("| {program} | {} |\n", tried.map(Tried::cell).join(" | "));
     }
-    page += &format!("\n{DRIVERS}\n## Tests and reasons\n");
+    text += "\n";
+    let mut reasons = Vec::new();
     for row in &ROWS {
-        page += &format!("\n### {}\n\n", row.program);
+        // Cells of a row that need the same remark share one.
+        let mut remarks: Vec<(Vec<&str>, &str)> = Vec::new();
+        for ((name, _), tried) in COLUMNS.iter().zip(row.tried) {
+            match (tried, tried.remark()) {
+                (_, None) => {}
+                (OffersNone(reason), _) if reasons.contains(&reason) => {}
+                (OffersNone(reason), _) => reasons.push(reason),
+                (_, Some(remark)) => match remarks.iter_mut().find(|(_, text)| *text == remark) {
+                    Some((names, _)) => names.push(name),
+                    None => remarks.push((vec![name], remark)),
+                },
+            }
+        }
+        let remarks = remarks
+            .iter()
+            .map(|(names, text)| format!("{}: {text}", names.join(", ")));
+        let remarks = remarks.collect::<Vec<_>>().join(". ");
+        if !remarks.is_empty() {
+            text += &format!("- **{}**: {remarks}\n", row.program);
+        }
+    }
+    text + &format!("- **–**: {}\n", reasons.join("; "))
+}
+
+/// `page` with the present matrix between its marks.
+fn with_matrix(page: &str, seen: &[Seen]) -> String {
+    let (before, rest) = page.split_once(BEGIN).expect("the page has no mark for the matrix");
+    let (_, after) = rest.split_once(END).expect("the page has no mark after the matrix");
+    format!("{before}{BEGIN}{}{END}{after}", matrix(seen))
+}
+
+/// The page with the tests.
+fn tested(seen: &[Seen]) -> String {
+    let mut page = TESTED.to_owned();
+    for row in &ROWS {
+        page += &format!("\n## {}\n\n", row.program);
         if !row.packages.is_empty() {
             let runs = seen.iter().map(|seen| match seen.shown(row.packages) {
                 nothing if nothing.is_empty() => format!("{}: not in this suite", seen.suite),
@@ -161,8 +187,8 @@ fn page() -> String {
             page += &format!("- versions: {}\n", runs.collect::<Vec<_>>().join("; "));
         }
         for ((name, _), tried) in COLUMNS.iter().zip(row.tried) {
-            if let Some(remark) = tried.remark() {
-                page += &format!("- {name}: {remark}{}\n", passed_in(&seen, tried.tests()));
+            if let Some(tests) = tried.shown_by() {
+                page += &format!("- {name}: {tests}{}\n", passed_in(seen, tried.tests()));
             }
         }
     }
@@ -239,23 +265,22 @@ fn every_document_has_what_the_runs_saw() {
         let title = engine.facts().title;
         assert!(versions.contains(&format!("\n| {title} |")), "{title} is not listed");
     }
-    for (document, table) in [
-        ("README.md", &versions),
-        ("docs/engines.md", &versions),
-        ("docs/engines.md", &facts),
-    ] {
-        let text = fs::read_to_string(root().join(document)).unwrap();
-        assert!(text.contains(table.as_str()), "{document} has not this list:\n{table}");
-    }
+    let engines = fs::read_to_string(root().join("docs/how-to/engines.md")).unwrap();
+    assert!(
+        engines.contains(&facts),
+        "docs/how-to/engines.md has not this list:\n{facts}"
+    );
 }
 
 #[test]
 fn the_support_matrix_is_the_page_that_is_kept() {
-    let file = Path::new("docs/support.md");
-    let text = page();
-    assert!(
-        bless::is_expected(&root().join(file), &text),
-        "{}: not what the rows give; run make bless:\n{text}",
-        file.display()
-    );
+    let seen = Seen::all(&root());
+    let support = "docs/reference/support.md";
+    let page = with_matrix(&fs::read_to_string(root().join(support)).unwrap(), &seen);
+    for (file, text) in [(support, page), ("docs/maintaining/tested.md", tested(&seen))] {
+        assert!(
+            bless::is_expected(&root().join(file), &text),
+            "{file}: not what the rows give; run make bless:\n{text}"
+        );
+    }
 }

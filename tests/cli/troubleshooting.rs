@@ -1,11 +1,11 @@
-//! docs/troubleshooting.md: each heading is a message that the source has, or one of another program that is listed
-//! here.
+//! docs/how-to/troubleshooting.md: each heading is a message that the source has, or one of another program that is
+//! listed here.
 
 use std::fs;
 use std::path::Path;
 use walkdir::WalkDir;
 
-const PAGE: &str = include_str!("../../docs/troubleshooting.md");
+const PAGE: &str = include_str!("../../docs/how-to/troubleshooting.md");
 
 /// The sign for a part of a message that differs from case to case.
 const VARIES: char = '…';

@@ -177,7 +177,7 @@ fn a_share_whose_limit_cannot_be_set_is_refused_and_nothing_stays_changed() {
         return;
     };
     let mut bed = Bed::with_cgroup_limits(UNEQUAL);
-    let way_out = "with sharing.mps.enforcement: v2, MPS alone limits each process; see docs/mps.md";
+    let way_out = "with sharing.mps.enforcement: v2, MPS alone limits each process; see docs/explanation/mps.md";
     let begin = "gpu 0: the memory of container container-sm cannot be limited: ";
     let began = Instant::now();
     for (fault, why) in [

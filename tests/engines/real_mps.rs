@@ -1,7 +1,7 @@
 //! A real client of MPS in a container of a real engine: CUDA's library of Debian's package libcuda1, NVIDIA's daemon
 //! and server of the same version, and tranche's broker between them. The GPU is a fake, so that the server finds no
 //! device, and cuInit ends with 805. In a user namespace, the same client is in `tests/mps/client.rs`: podman as root
-//! with `--uidmap` cannot run hooks that read the bundle (docs/engines.md).
+//! with `--uidmap` cannot run hooks that read the bundle (docs/how-to/engines.md).
 
 use crate::shares::place;
 use crate::support::{cuda_client, engines, fake_host, glibc_image, nvidia_packages, programs, session, skip};

@@ -147,7 +147,7 @@ impl Oracle {
     pub(crate) fn boot(&mut self) {
         self.holds.retain(|holder, _| holder.lasts());
         for hold in self.holds.values_mut() {
-            // Somebody else may get the place until the kubelet has it made again (docs/dra.md).
+            // Somebody else may get the place until the kubelet has it made again (docs/how-to/dra.md).
             hold.was_lost = matches!(hold.what, What::Instance(_));
             hold.is_sure &= !hold.was_lost;
         }

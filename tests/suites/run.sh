@@ -5,7 +5,7 @@
 #
 # SUITE is bookworm, trixie or sid. CACHE/SUITE is the root of that suite, which is kept between runs, and
 # CACHE/SUITE.txt becomes the record: the date, the versions, and the result of each test. With TRANCHE_BLESS=1 the record
-# is copied to tests/suites/seen, from which docs/support.md is written. `make tests` has compiled the tests. Needs root.
+# is copied to tests/suites/seen, from which docs/reference/support.md is written. `make tests` has compiled the tests. Needs root.
 set -eu
 suite=$1 cache=$2
 # For the record alone, and not for the files that tests compare.

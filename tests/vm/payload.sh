@@ -39,6 +39,6 @@ install -D -m 644 "$here/driver/udev.rules" "$files/etc/udev/rules.d/50-tranche-
 "$here/driver/build.sh" "$cache" "$host"
 install -D -m 644 "$cache/build/driver/nvidia.ko" "$files/usr/lib/modules/$(cat "$cache/boot/version")/extra/nvidia.ko"
 
-cp -a "$here/guest" "$here/spec.json" docs/team.md "$files/opt/test"
+cp -a "$here/guest" "$here/spec.json" docs/how-to/team.md "$files/opt/test"
 target/package/root/usr/bin/tranche --version > "$files/opt/test/version"
 tar -C "$files" --owner=0 --group=0 -cf "$cache/payload.tar" .

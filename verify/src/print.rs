@@ -128,7 +128,7 @@ impl<T: Display> Display for Quoted<T> {
 }
 
 impl Report {
-    /// Prints one JSON object in one line. docs/sharing.md describes the fields.
+    /// Prints one JSON object in one line. docs/reference/claims.md describes the fields.
     pub(crate) fn json(&self, out: &mut Output) -> fmt::Result {
         write!(out, "{{\"version\":1,\"uid\":{},\"environment\":{{", self.uid)?;
         for (at, (name, value)) in self.environment.limits().enumerate() {

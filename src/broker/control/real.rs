@@ -133,7 +133,7 @@ impl RealDevice<'_> {
 
     fn not_limited(&self, limit: &CgroupLimit, why: &str) -> Error {
         let error = self.failed(&format!("the memory of {} cannot be limited: {why}", limit.holder));
-        error.hint("with sharing.mps.enforcement: v2, MPS alone limits each process; see docs/mps.md")
+        error.hint("with sharing.mps.enforcement: v2, MPS alone limits each process; see docs/explanation/mps.md")
     }
 
     fn no_mode(&self, what: &str, failure: &NvmlFailure) -> Error {

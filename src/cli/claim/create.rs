@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// The newest CDI version that the engine supports (0.5 for podman 4.3)
     #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION")]
     cdi_version: Option<CdiVersion>,
-    /// Print JSON; docs/shares.md describes the fields
+    /// Print JSON; docs/reference/claims.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]

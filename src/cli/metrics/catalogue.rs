@@ -1,4 +1,5 @@
-//! The metrics: name, type, unit, labels and meaning. docs/metrics.md has the same table, and a test compares the two.
+//! The metrics: name, type, unit, labels and meaning. docs/reference/metrics.md has the same list, and a test
+//! compares the two.
 
 /// A metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

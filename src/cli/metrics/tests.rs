@@ -1,17 +1,13 @@
-//! The table of docs/metrics.md is that of the program.
+//! The list of docs/reference/metrics.md is that of the program.
 
 use super::catalogue::{ALL, FamilyKind};
 use std::collections::BTreeSet;
 
 #[test]
 fn the_documentation_has_exactly_these_metrics() {
-    let text = include_str!("../../../docs/metrics.md");
-    let rows: Vec<Vec<&str>> = text
-        .lines()
-        .filter(|line| line.starts_with("| `tranche_"))
-        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
-        .collect();
-    let expected: Vec<Vec<String>> = ALL
+    let text = include_str!("../../../docs/reference/metrics.md");
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("- `tranche_")).collect();
+    let expected: Vec<String> = ALL
         .iter()
         .map(|family| {
             let suffix = if family.kind == FamilyKind::Counter {
@@ -19,26 +15,21 @@ fn the_documentation_has_exactly_these_metrics() {
             } else {
                 ""
             };
+            let unit = family.unit().map_or(String::new(), |unit| format!(" in {unit}"));
             let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
-            vec![
-                format!("`{}{suffix}`", family.name),
-                family.kind.as_str().to_owned(),
-                family.unit().unwrap_or("-").to_owned(),
-                if labels.is_empty() {
-                    "-".to_owned()
-                } else {
-                    labels.join(", ")
-                },
-                family.help.to_owned(),
-            ]
+            let labels = match labels.is_empty() {
+                true => String::new(),
+                false => format!("; {}", labels.join(", ")),
+            };
+            let kind = family.kind.as_str();
+            format!("- `{}{suffix}` ({kind}{unit}{labels}): {}", family.name, family.help)
         })
         .collect();
-    let shown: Vec<String> = expected.iter().map(|row| format!("| {} |", row.join(" | "))).collect();
     assert_eq!(
         rows,
         expected,
-        "docs/metrics.md; the rows of the program are\n{}",
-        shown.join("\n")
+        "docs/reference/metrics.md; the rows of the program are\n{}",
+        expected.join("\n")
     );
 }
 

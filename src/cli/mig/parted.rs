@@ -31,7 +31,9 @@ const NAME: &str = "nvidia-mig-parted";
 /// Check and change how the GPUs of this machine are divided by MIG: NVIDIA's command of this name, which tranche runs
 #[derive(Debug, Parser)]
 #[command(name = NAME, version = tranche_core::types::PROGRAM_VERSION, max_term_width = 110)]
-#[command(after_help = "Exit codes: 0 done, 1 anything else. docs/mig.md says what differs from NVIDIA's program.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 anything else. docs/how-to/mig.md says what differs from NVIDIA's program."
+)]
 struct Arguments {
     /// Print every step
     #[arg(short, long, global = true, env = "MIG_PARTED_DEBUG", hide_env = true, value_parser = BoolishValueParser::new())]

@@ -66,7 +66,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A GPU. docs/mig.md documents the fields.
+/// A GPU. docs/how-to/mig.md documents the fields.
 #[derive(Debug, serde::Serialize)]
 struct Shown<'v> {
     gpu: u32,

@@ -41,7 +41,7 @@ pub(super) fn path(given: Option<&Path>, engine: Engine, is_nvidia: bool) -> Res
                     object(),
                     "not found in PATH, and an engine must not be configured with a missing runtime"
                 )
-                .hint("install the links of NVIDIA's names (docs/engines.md), or give --runtime-path FILE")
+                .hint("install the links of NVIDIA's names (docs/how-to/engines.md), or give --runtime-path FILE")
             );
         };
         let found = if engine == Engine::Docker { path } else { found };

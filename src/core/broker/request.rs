@@ -1,5 +1,5 @@
-//! What hooks and runtimes ask the broker for. docs/broker.md describes the fields. What other programs ask for is in
-//! the crate `tranche-protocol`, which hooks do not contain.
+//! What hooks and runtimes ask the broker for. docs/reference/broker.md describes the fields. What other programs ask
+//! for is in the crate `tranche-protocol`, which hooks do not contain.
 
 pub mod as_text;
 mod container;

@@ -26,7 +26,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             format!("open to every user: {}", some(&open)),
             "a user can use a GPU without a claim, so the ledger binds only those who ask it",
             "tranche top shows the processes on each GPU; the option NVreg_DeviceFileMode=0660 of the driver is no answer \
-             by itself, because it applies to /dev/nvidiactl as well, without which nobody can use any GPU (docs/team.md)",
+             by itself, because it applies to /dev/nvidiactl as well, without which nobody can use any GPU (docs/how-to/team.md)",
         )],
     }
 }

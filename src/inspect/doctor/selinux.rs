@@ -1,4 +1,4 @@
-//! Whether SELinux lets confined containers use the devices and the MPS daemons (docs/selinux.md).
+//! Whether SELinux lets confined containers use the devices and the MPS daemons (docs/how-to/selinux.md).
 
 use super::subject::exists;
 use super::{Diagnosis, DoctorSubject, Finding, Fix};

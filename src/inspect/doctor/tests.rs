@@ -17,6 +17,15 @@ mod fixes;
 mod rootless;
 mod selinux;
 
+#[test]
+fn the_documentation_lists_the_checks_in_their_order() {
+    let page = include_str!("../../../docs/reference/doctor.md").lines();
+    let listed = page.filter_map(|line| line.strip_prefix("- **")?.split_once("**: "));
+    let listed: Vec<&str> = listed.map(|(name, _)| name).collect();
+    let checks: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(listed, checks);
+}
+
 /// A healthy host in a directory, with one specification.
 fn healthy(top: &Path) -> DoctorSubject {
     let mut inventory = tranche_plan::sim::open("t4x2").unwrap();
@@ -169,7 +178,7 @@ fn the_driver_and_its_nodes() {
         }
     };
     let fix = fires(Finding::NodesOpen, "/dev/nvidia0", open(1));
-    // The option applies to the node that everybody needs, as docs/team.md says.
+    // The option applies to the node that everybody needs, as docs/how-to/team.md says.
     assert!(
         fix.text().contains("is no answer by itself") && !fix.is_command(),
         "{fix:?}"

@@ -201,7 +201,8 @@ impl ConfigFile {
             Syntax::Toml => toml::changed(&self.text, &self.value, target),
         };
         let failed = |what: String| {
-            Error::failed(&self.name, what).hint("nothing was changed; make the change by hand, see docs/engines.md")
+            Error::failed(&self.name, what)
+                .hint("nothing was changed; make the change by hand, see docs/how-to/engines.md")
         };
         let text = text.map_err(failed)?;
         // The text is read again: nothing else in it may have changed its meaning.

@@ -10,7 +10,7 @@ use tranche_plan::share::Method;
 use tranche_state::controlled::DaemonState;
 use tranche_state::held::{Held, span};
 
-/// Something that differs from the expected state. docs/shares.md documents the fields and the kinds.
+/// Something that differs from the expected state. docs/reference/claims.md documents the fields and the kinds.
 #[derive(Debug, Serialize)]
 pub struct Deviation {
     /// `nvidia.com/gpu=0`; `null` for one that is about no device.

@@ -8,7 +8,7 @@ use tranche_driver_protocol::{GpuUsage, MemoryUsage, ProcessKind};
 use tranche_plan::inventory::ComputeMode;
 use tranche_state::held::names::DeviceNames;
 
-/// A GPU or a MIG device, as NVML sees it now. docs/shares.md documents the fields.
+/// A GPU or a MIG device, as NVML sees it now. docs/reference/claims.md documents the fields.
 #[derive(Debug, Serialize)]
 pub struct DeviceUsage {
     /// `nvidia.com/gpu=0`.

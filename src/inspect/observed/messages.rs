@@ -9,7 +9,7 @@ use tranche_core::messages::{Kept, Message, Messages};
 use tranche_core::types::HostPath;
 use tranche_state::held::containers::ContainerNames;
 
-/// A message of a hook. docs/shares.md documents the fields.
+/// A message of a hook. docs/reference/claims.md documents the fields.
 #[derive(Debug, Serialize)]
 pub struct Said<'m> {
     /// The message.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tranche_core::types::{DeviceKey, MemorySize};
 use tranche_state::held::Held;
 
-/// A process that uses a device. docs/shares.md documents the fields.
+/// A process that uses a device. docs/reference/claims.md documents the fields.
 #[derive(Debug, Serialize)]
 pub struct ProcessRow {
     /// `nvidia.com/gpu=0`.

@@ -9,7 +9,7 @@ use tranche_core::messages::Kept;
 use tranche_state::held::Held;
 use tranche_state::held::user_wait::UserWait;
 
-/// The state at one moment. docs/shares.md documents the fields.
+/// The state at one moment. docs/reference/claims.md documents the fields.
 #[derive(Debug, Serialize)]
 pub struct Status<'o> {
     /// Devices that are handed out with a claim.

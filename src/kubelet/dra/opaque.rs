@@ -276,11 +276,11 @@ mod tests {
         );
     }
 
-    /// docs/nvidia-keys.md says of each field whether it is refused; `tests/cli/nvidia_keys.rs` compares its fields
-    /// with a list.
+    /// docs/reference/nvidia-keys.md says of each field whether it is refused; `tests/cli/nvidia_keys.rs` compares its
+    /// fields with a list.
     #[test]
     fn each_field_does_what_the_page_says() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/nvidia-keys.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/nvidia-keys.md");
         let page = std::fs::read_to_string(page).unwrap();
         let section = page
             .split_once("\n## The driver for dynamic resource allocation\n")

@@ -1,5 +1,5 @@
-//! A claim as it is shown to people and programs. The names of the fields are documented in docs/shares.md, and
-//! programs depend on them.
+//! A claim as it is shown to people and programs. The names of the fields are documented in docs/reference/claims.md,
+//! and programs depend on them.
 
 use super::{container_id, container_text, or_dash};
 use serde::{Deserialize, Serialize};

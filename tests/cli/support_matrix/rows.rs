@@ -1,4 +1,5 @@
-//! What was tried with which program. docs/support.md is written from this file.
+//! What was tried with which program. The matrix of docs/reference/support.md, and docs/maintaining/tested.md, are
+//! written from this file.
 //!
 //! A test is `FILE::NAME` below tests/, and a check of the booted machine is `vm: NAME` as in tests/vm/checks.txt.
 
@@ -9,22 +10,13 @@ pub(super) const COLUMNS: [(&str, &str); 7] = [
     ("device", "a GPU or MIG device by its CDI name"),
     (
         "share",
-        "a share under time-slicing, or a dedicated GPU, by its CDI name: taken, held, refused and released",
+        "a share under time-slicing, or a dedicated GPU: taken, held, refused and released",
     ),
     ("MPS share", "a share under MPS, with a fake daemon of MPS"),
-    (
-        "runtime",
-        "`NVIDIA_VISIBLE_DEVICES`, annotations and sizes, by `tranche-runtime` in the place of the low-level runtime",
-    ),
-    (
-        "hooks.d",
-        "the same by the precreate hook, which podman reads from a directory of OCI hooks",
-    ),
-    ("verify", "`tranche verify` of a container"),
-    (
-        "export",
-        "`tranche export`, for programs that read no CDI specification",
-    ),
+    ("runtime", "variables, annotations and sizes, by `tranche-runtime`"),
+    ("hooks.d", "the same by podman's precreate hook"),
+    ("verify", "`tranche verify`"),
+    ("export", "`tranche export`"),
 ];
 
 /// A program that starts containers.
@@ -55,7 +47,7 @@ pub(super) const FACTS: [(&str, &str); 4] = [
     ("docker of a user", "docker.io"),
 ];
 
-const READS_CDI: Tried = OffersNone("not needed: it reads CDI specifications");
+const READS_CDI: Tried = OffersNone("it reads CDI specifications");
 const NO_HOOKS_D: Tried = OffersNone("podman alone has this stage");
 const NO_CDI: Tried = OffersNone("it reads no CDI specification");
 const NO_RUNTIME: Tried = OffersNone("it runs no OCI runtime");

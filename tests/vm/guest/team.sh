@@ -1,4 +1,4 @@
-# docs/team.md as it is typed, on a machine with one GPU that is given whole and one in turns, and the ends of what is held
+# docs/how-to/team.md as it is typed, on a machine with one GPU that is given whole and one in turns, and the ends of what is held
 # for too long.
 . ./check.sh
 

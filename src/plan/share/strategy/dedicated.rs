@@ -35,7 +35,7 @@ impl Rules for Dedicated {
         GuaranteeRule {
             grade: Grade::Hard,
             by: "no other container that asks the ledger has the device",
-            source: "The ledger gives the device to one container at a time (docs/shares.md, \"Who holds what\")",
+            source: "The ledger gives the device to one container at a time (docs/reference/claims.md, \"Who holds what\")",
         }
     }
 

@@ -12,20 +12,36 @@ const DIRECTORIES: [&str; 2] = ["consumable-shares", "extended-resources"];
 
 #[test]
 fn the_documentation_has_the_same_table() {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dra.md")).unwrap();
-    let wanted: String = ROWS.iter().map(line).collect();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/dra.md")).unwrap();
+    let wanted: String = lines();
     let (_, after) = page.split_once(HEAD).expect("the page has the table");
     let table = after.split("\n\n").next().unwrap();
     assert_eq!(format!("{table}\n"), wanted);
 }
 
-fn line(row: &Row) -> String {
-    let result = match row.expected {
-        Expected::Works(_) => "works".to_owned(),
-        Expected::Refused(why) => format!("refused: `{why}`"),
-        Expected::Pending { why, .. } => format!("pending: {why}"),
+/// The lines of the table: one for all nodes on which the same becomes of an example.
+fn lines() -> String {
+    let mut lines: Vec<(String, Vec<&str>, String)> = Vec::new();
+    for row in ROWS {
+        let (example, result) = (example(row.file), result(row));
+        match lines.iter_mut().find(|line| (&line.0, &line.2) == (&example, &result)) {
+            Some((_, nodes, _)) => nodes.push(row.machine.words),
+            None => lines.push((example, vec![row.machine.words], result)),
+        }
+    }
+    let line = |(example, nodes, result): &(String, Vec<&str>, String)| {
+        format!("| {example} | {} | {result} |\n", nodes.join(", or "))
     };
-    format!("| {} | {} | {result} |\n", example(row.file), row.machine.words)
+    lines.iter().map(line).collect()
+}
+
+fn result(row: &Row) -> String {
+    match row.expected {
+        Expected::Works(_) => "works".to_owned(),
+        // What to do follows in the message.
+        Expected::Refused(why) => format!("refused: `{}; …`", why.split(';').next().unwrap_or(why)),
+        Expected::Pending { why, .. } => format!("pending: {why}"),
+    }
 }
 
 fn example(file: &str) -> String {
