@@ -112,7 +112,7 @@ impl Keys {
             .ok()
             .and_then(|number| Signal::try_from(number).ok())
         {
-            // It ends this process here, unless whoever started it has it ignored.
+            // It ends this process here, unless its parent has it ignored.
             let _ = raise(signal);
         }
     }

@@ -31,7 +31,7 @@ fn more(verb: &str) -> &'static [&'static str] {
     match verb {
         "claim create" => &["--name=x"],
         "drain" | "undrain" | "mps start" | "mps stop" | "mps restart" => &["0"],
-        "run" => &["--", "true"],
+        "run" => &["--share=0", "--", "true"],
         "verify" => &["nothing"],
         "export" => &["--for=apptainer", "0"],
         "cdi validate" => &["cdi-specs/dgx-a100-mig.yaml"],

@@ -99,37 +99,40 @@ pub fn check(
         }
     }
     let answer = run(command).about(program.display(), "cannot be run")?;
-    if !answer.is_success && !cannot_validate(&answer) {
-        let changed = drop_in.unwrap_or(main);
-        // podman and dockerd read one file, so what they say of it as it is now can be compared.
-        let present = match engine {
-            Engine::Docker => Some(("daemon.json", "now.json", "{}")),
-            Engine::Podman => Some(("containers.conf", "now.conf", "")),
-            Engine::Containerd | Engine::Crio => None,
+    let changed = drop_in.unwrap_or(main);
+    if engine == Engine::Podman && !answer.is_success {
+        let now = match changed.path.exists() {
+            true => changed.path.to_owned(),
+            false => copy("now.conf", "")?,
         };
-        if let Some((of_change, of_nothing, nothing)) = present {
-            let now = match changed.path.exists() {
-                true => changed.path.to_owned(),
-                false => copy(of_nothing, nothing)?,
+        let present = run(version(&program, &now)).about(program.display(), "cannot be run")?;
+        if !present.is_success {
+            let as_now = match changed.path.exists() {
+                true => "refuses the file as it is now, too",
+                false => "refuses an empty file, too",
             };
-            let command = match engine {
-                Engine::Podman => version(&program, &now),
-                _ => validate(&program, &now),
-            };
-            let present = run(command).about(program.display(), "cannot be run")?;
-            // The reason may have the name of the file.
-            let reason = |answer: &Answer, file: &Path| answer.reason().replace(&*file.to_string_lossy(), "");
-            if !present.is_success && reason(&present, &now) == reason(&answer, &place.path().join(of_change)) {
-                let as_now = match changed.path.exists() {
-                    true => "refuses the file as it is now, too",
-                    false => "refuses an empty file, too",
-                };
-                let what = format!("{} {as_now}: {}", program.display(), present.reason());
-                return Ok(Verdict::RefusesPresent(what));
-            }
+            let what = format!("{} {as_now}: {}", program.display(), present.reason());
+            return Err(Error::failed(changed.path.display(), what).hint("nothing was changed; correct that first"));
         }
     }
-    verdict(engine, &program, drop_in.unwrap_or(main), &answer, name)
+    if engine == Engine::Docker && !answer.is_success && !cannot_validate(&answer) {
+        let now = match main.path.exists() {
+            true => main.path.to_owned(),
+            false => copy("now.json", "{}")?,
+        };
+        let present = run(validate(&program, &now)).about(program.display(), "cannot be run")?;
+        // The reason may have the name of the file.
+        let reason = |answer: &Answer, file: &Path| answer.reason().replace(&*file.to_string_lossy(), "");
+        if reason(&present, &now) == reason(&answer, &place.path().join("daemon.json")) {
+            let what = format!(
+                "{} refuses the file as it is now, too: {}",
+                program.display(),
+                present.reason()
+            );
+            return Ok(Verdict::RefusesPresent(what));
+        }
+    }
+    verdict(engine, &program, changed, &answer, name)
 }
 
 /// dockerd reads `file` and the machine, such as certificates that the file names, and starts nothing.
