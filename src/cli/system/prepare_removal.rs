@@ -54,8 +54,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     for file in files.iter().filter(|file| file.symlink_metadata().is_ok()) {
         failed.extend(remove(file, args.dry_run).err());
     }
-    let mut remaining = devices::put_back(&options, args.dry_run)?;
-    remaining.extend(held(&options.state_dir, names)?);
+    let mut remaining = Vec::new();
+    // What cannot be read keeps the rest from nothing: the package is removed all the same.
+    match devices::put_back(&options, args.dry_run) {
+        Ok(left) => remaining.extend(left),
+        Err(error) => failed.push(error),
+    }
+    match held(&options.state_dir, names) {
+        Ok(left) => remaining.extend(left),
+        Err(error) => failed.push(error),
+    }
     remaining.extend(found.foreign.iter().map(|file| {
         let what = "names a hook of tranche, and tranche did not write it: after the removal, no container with its \
                     devices starts";
@@ -83,7 +91,7 @@ fn remove(file: &Path, dry_run: bool) -> Result<(), Error> {
 }
 
 /// What containers still hold.
-fn held(state_dir: &Path, names: DeviceNames) -> Result<Option<Error>> {
+fn held(state_dir: &Path, names: DeviceNames) -> Result<Option<Error>, Error> {
     let (books, uptime) = books(state_dir)?;
     let in_use: Vec<_> = books.claims().filter(|claim| claim.state == ClaimState::Held).collect();
     if in_use.is_empty() {

@@ -145,6 +145,23 @@ fn each_file_gets_its_bytes_back() {
     });
 }
 
+/// A ledger that another user may write is not read.
+#[test]
+fn what_else_cannot_be_done_keeps_no_file_changed() {
+    let name = "what_else_cannot_be_done_keeps_no_file_changed";
+    Machine::run(name, &FILES, |machine| {
+        let before = machine.etc();
+        configure_all(machine);
+        let ledger = machine.bed.at("state/ledger");
+        fs::create_dir_all(&ledger).unwrap();
+        chown(&ledger, Some(12345), None).unwrap();
+        let done = machine.prepare_removal(&[]);
+        assert_eq!(done.code, Some(1), "{done:?}");
+        assert!(done.err.contains("ledger"), "{done:?}");
+        assert_eq!(machine.etc(), before);
+    });
+}
+
 #[test]
 fn what_was_edited_since_stays() {
     Machine::run("what_was_edited_since_stays", &FILES, |machine| {
