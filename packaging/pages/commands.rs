@@ -12,8 +12,8 @@ use tranche_cli::Arguments;
 use tranche_core::types::PROGRAM_VERSION;
 
 /// Where each shell looks for the completions of a program, below `share`. fish reads `vendor_completions.d` for
-/// packages (<https://fishshell.com/docs/current/completions.html>), and zsh `site-functions`, but Debian's `vendor-completions`
-/// (packaging/tree.sh).
+/// packages (<https://fishshell.com/docs/current/completions.html>), and zsh `site-functions`, but Debian's
+/// `vendor-completions` (packaging/tree.sh).
 const COMPLETIONS: [(Shell, &str, &str); 3] = [
     (Shell::Bash, "bash-completion/completions", "tranche"),
     (Shell::Zsh, "zsh/site-functions", "_tranche"),
