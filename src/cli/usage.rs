@@ -90,17 +90,17 @@ mod tests {
             ),
             (
                 &["tranche", "cdi"],
-                "cdi: a command is missing; expected one of generate, refresh, watch, list, validate, inspect, transform; \
+                "cdi: a command is missing; expected one of generate, refresh, watch, list, validate and 2 more; \
                  see tranche cdi --help",
             ),
             (
                 &["tranche", "cdi", "generate", "--mode", "x"],
                 "cdi generate: invalid value 'x' for '--mode <MODE>': mode \"x\": unknown; expected one of auto, nvml, \
-                 management, gds, mofed, gdrcopy, nvswitch, imex; see tranche cdi generate --help",
+                 management, gds, mofed and 3 more; see tranche cdi generate --help",
             ),
             (
                 &["tranche", "cdi", "frob"],
-                "cdi: unrecognized subcommand 'frob'; expected one of generate, refresh, watch, list, validate, inspect, transform; \
+                "cdi: unrecognized subcommand 'frob'; expected one of generate, refresh, watch, list, validate and 2 more; \
                  see tranche cdi --help",
             ),
         ] {

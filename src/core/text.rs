@@ -110,11 +110,13 @@ const MOST_CANDIDATES: usize = 5;
 const LONGEST_TYPED: usize = 256;
 
 /// What is there in place of `asked`, for an error: at most five of `known`, the nearest in spelling first, then how
-/// many more there are. Names that are equally near, and all names for an empty `asked`, keep their order.
+/// many more there are. Names that are equally near, and those that are not like `asked`, keep their order.
 pub fn candidates<T: AsRef<str>>(asked: &str, known: &[T]) -> String {
-    let edits = |name: &str| match asked.is_empty() || asked.len().max(name.len()) > LONGEST_TYPED {
-        true => usize::MAX,
-        false => strsim::damerau_levenshtein(asked, name),
+    let edits = |name: &str| {
+        let longest = asked.len().max(name.len());
+        let edits = (longest <= LONGEST_TYPED).then(|| strsim::damerau_levenshtein(asked, name));
+        // What differs in more than its half is like nothing that was typed.
+        edits.filter(|edits| edits * 2 <= longest).unwrap_or(usize::MAX)
     };
     let mut sorted: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     sorted.sort_by_cached_key(|name| edits(name));
@@ -213,7 +215,10 @@ mod tests {
         assert_eq!(candidates("", &["bb", "a"]), "bb, a");
         let long = "x".repeat(100_000);
         assert_eq!(candidates(&long, &["bb", "a"]), "bb, a");
-        assert_eq!(candidates("a", &[long.as_str(), "b"]), format!("b, {long}"));
+        assert_eq!(
+            candidates("ab", &[long.as_str(), "xyz", "ac"]),
+            format!("ac, {long}, xyz")
+        );
         assert_eq!(candidates::<String>("a", &[]), "");
     }
 

@@ -19,7 +19,7 @@ fn bad_layouts_change_nothing() {
     for (layout, expected) in [
         (
             "0:9g.90gb",
-            "gpu 0: has no profile 9g.90gb; NVIDIA A100-SXM4-40GB has 1g.5gb",
+            "gpu 0: has no profile 9g.90gb; NVIDIA A100-SXM4-40GB has 2g.10gb, ",
         ),
         ("0:8x1g.5gb", "gpu 0: cannot have 8x1g.5gb at once; it can have at most"),
         (

@@ -150,11 +150,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_capability_is_refused_with_every_word_that_may_be_written() {
+    fn an_unknown_capability_is_refused_with_the_words_that_are_like_it() {
         let text = capabilities_from_text("compute,grafics").unwrap_err().to_string();
-        let words = DriverCapability::ALL.iter().map(|word| word.as_str());
-        for word in words.chain(["\"grafics\"", "all means each"]) {
-            assert!(text.contains(word), "{text}");
+        for part in ["\"grafics\"", "expected one of graphics, ", "; all means each"] {
+            assert!(text.contains(part), "{text}");
         }
         assert_eq!(
             capabilities_from_text("all, compute").unwrap().len(),

@@ -242,7 +242,7 @@ fn mig_devices_have_their_gpu_and_their_keys() {
     assert_eq!(names(&derived), ["none"]);
     let (code, said) = error(&inventory, &named(&["0:7"]));
     assert_eq!(code, 2);
-    assert!(said == "device 0:7: not found; this host has 0, 1, 0:0, 0:1", "{said}");
+    assert!(said == "device 0:7: not found; this host has 0:0, 0:1, 0, 1", "{said}");
 }
 
 #[test]

@@ -239,12 +239,17 @@ mod tests {
         );
         for (selector, form) in [
             ("GPU-12345678", first.uuid.to_string()),
-            ("0042:41:00.0", first.pci.to_string()),
-            ("/dev/nvidia42", format!("/dev/nvidia{}", first.minor)),
+            ("/dev/nvidia99", format!("/dev/nvidia{}", first.minor)),
         ] {
             let expected = format!("device {selector}: not found; this host has 0 ({form}), 1 (");
             assert!(refused(selector).starts_with(&expected), "{}", refused(selector));
         }
+        // Those that are like it come first.
+        let near = refused("0000:47:00.7");
+        assert!(
+            near.starts_with("device 0000:47:00.7: not found; this host has 2 (0000:47:00.0), "),
+            "{near}"
+        );
         let (gpu, mig) = inventory.mig_devices().next().unwrap();
         let known = format!(
             "this host has {}:{} ({}), ",

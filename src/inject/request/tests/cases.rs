@@ -347,8 +347,8 @@ fn driver_capabilities_are_the_usual_ones_those_named_or_all() {
     let wrong = refused("NVIDIA_VISIBLE_DEVICES=0 NVIDIA_DRIVER_CAPABILITIES=compute,vide");
     assert_eq!(
         wrong,
-        "NVIDIA_DRIVER_CAPABILITIES: driver capability \"vide\" is unknown; expected some of compute, utility, graphics, \
-         video, display, ngx, compat32, all"
+        "NVIDIA_DRIVER_CAPABILITIES: driver capability \"vide\" is unknown; expected some of video, compute, \
+         utility, graphics, display and 3 more"
     );
     let limited = |line: &str| {
         let mut container = container(&format!("NVIDIA_VISIBLE_DEVICES=0 {line}"));

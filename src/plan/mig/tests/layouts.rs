@@ -109,7 +109,7 @@ fn profiles_are_matched_by_what_they_are() {
     assert_eq!(planned(&["0:1g.24gb"], &[gpu.clone()], &[]).unwrap(), ["1g.23gb@6/1"]);
     let error = planned(&["0:1g.5gb"], &[gpu.clone()], &[]).unwrap_err();
     assert!(
-        error.contains("has no profile 1g.5gb; NVIDIA B200 has 1g.23gb, 2g.45gb"),
+        error.contains("has no profile 1g.5gb; NVIDIA B200 has 1g.45gb, 1g.23gb, 2g.45gb"),
         "{error}"
     );
     // On another product that name is another profile.
@@ -133,7 +133,10 @@ fn bad_layouts_are_refused_in_one_line() {
             "cannot have 8x1g.5gb at once; it can have at most 7x1g.5gb",
         ),
         ("0:2x4g.20gb", "cannot have 2x4g.20gb at once"),
-        ("0:1g.5gb@7", "cannot have 1g.5gb@7 at once"),
+        (
+            "0:1g.5gb@7",
+            "no 1g.5gb can begin at 7; its places are 1g.5gb@0, 1g.5gb@1, ",
+        ),
         ("0:2x1g.5gb+me", "cannot have 2x1g.5gb+me at once"),
     ] {
         let error = planned(&[layout], &gpu, &[]).unwrap_err();

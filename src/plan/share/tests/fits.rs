@@ -165,7 +165,7 @@ fn shares_by_name_with_more_of_the_same_device() {
         (unknown.kind(), unknown.to_string().as_str()),
         (
             tranche_core::error::Kind::Usage,
-            "shares big, 3: not found; gpu 0 has big, mid, small; gpu 1 has 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+            "shares big, 3: not found; these devices have big, 0, 1, 2, 3 and 8 more"
         )
     );
     // Named shares count for a size, and no more than needed are added to them.

@@ -44,7 +44,7 @@ fn a_name_that_means_nothing_is_refused_with_those_that_exist() {
         (&["0"], "0: not a share of this host; expected 0.big, 0.mid, 0.small"),
         (
             &["1.big"],
-            "1.big: not a share of this host; expected 1.any, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6 and 3 more",
+            "1.big: not a share of this host; expected 1.any, 1.0, 1.1, 1.2, 1.3 and 6 more",
         ),
         (
             &["2:0.any"],
@@ -52,7 +52,7 @@ fn a_name_that_means_nothing_is_refused_with_those_that_exist() {
         ),
         (
             &["2:1.any"],
-            "2:1.any: the policy does not share this device; the policy shares 0, 1, 2:0",
+            "2:1.any: the policy does not share this device; the policy shares 2:0, 0, 1",
         ),
         (
             &["1.0", "0.big"],
