@@ -28,9 +28,14 @@ for name in $names; do
     # Where the changes are: CHANGELOG.md, in the form of the project.
     {
         printf '%s (%s-1) unstable; urgency=medium\n\n' "$name" "$version"
-        printf '  * See /usr/share/doc/tranche/CHANGELOG.md.gz.\n\n'
+        printf '  * See /usr/share/doc/tranche/CHANGELOG.md.\n\n'
         printf ' -- %s  %s\n' "$maintainer" "$(LC_ALL=C date -u -R -d "@$epoch")"
     } | gzip -9n > "$share/doc/$name/changelog.Debian.gz"
+    # Debian's zsh reads the completions of packages there, and those in site-functions are an administrator's.
+    completions=$package/root/usr/share/zsh/site-functions/_$name
+    if [ -e "$completions" ]; then
+        install -D -m 644 "$completions" "$share/zsh/vendor-completions/_$name"
+    fi
     if [ -e "$here/deb/$name.lintian-overrides" ]; then
         cp "$here/deb/$name.lintian-overrides" "$share/lintian/overrides/$name"
     fi

@@ -17,16 +17,27 @@ use tranche_plan::inventory::DriverCapability;
 enum Names {
     /// Devices and shares, as commands of tranche take them: `0`, `0.any`.
     Devices,
-    /// The same with their kinds, as engines take them. Behind the `=`, bash completes a word of its own.
+    /// The same with their kinds, as engines take them.
     WithKind,
     /// Claims that were made beforehand.
     Claims,
     /// Claims, devices and shares.
     Held,
+    /// Layouts of MIG.
+    Layouts,
+    /// Built-in inventories; files are offered, too.
+    Inventories,
 }
 
 impl Names {
-    const ALL: [Self; 4] = [Self::Devices, Self::WithKind, Self::Claims, Self::Held];
+    const ALL: [Self; 6] = [
+        Self::Devices,
+        Self::WithKind,
+        Self::Claims,
+        Self::Held,
+        Self::Layouts,
+        Self::Inventories,
+    ];
 
     fn placeholder(self) -> &'static str {
         match self {
@@ -34,22 +45,51 @@ impl Names {
             Self::WithKind => "TRANCHE_CDI_NAMES",
             Self::Claims => "TRANCHE_CLAIMS",
             Self::Held => "TRANCHE_HELD",
+            Self::Layouts => "TRANCHE_LAYOUTS",
+            Self::Inventories => "TRANCHE_INVENTORIES",
         }
     }
 
     /// A command that prints them, one a line. It has no double quote, which shells put around it.
     fn command(self) -> &'static str {
         match self {
-            Self::Devices => "tranche cdi list 2>/dev/null | sed 's/^[^=]*=//'",
-            Self::WithKind => "tranche cdi list 2>/dev/null | sed 'p;s/^[^=]*=//'",
-            Self::Claims => "tranche claim list 2>/dev/null | sed -n 's/^nvidia.com.claim=//p' | sed 's/ .*//'",
-            Self::Held => {
-                "tranche claim list 2>/dev/null | sed -n 's/^nvidia.com.claim=//p' | sed 's/ .*//'; \
-                 tranche cdi list 2>/dev/null | sed 's/^[^=]*=//'"
-            }
+            Self::Devices => "tranche complete-names devices 2>/dev/null",
+            Self::WithKind => "tranche cdi list 2>/dev/null",
+            Self::Claims => "tranche complete-names claims 2>/dev/null",
+            Self::Held => "tranche complete-names claims 2>/dev/null; tranche complete-names devices 2>/dev/null",
+            Self::Layouts => "tranche complete-names layouts 2>/dev/null",
+            Self::Inventories => "tranche complete-names inventories 2>/dev/null",
         }
     }
 }
+
+/// bash takes `:` and `=` for the ends of words, and names of devices, layouts and inventories have them. This joins
+/// what they parted, and completes the rest of the joined word. A line with quotes is left to bash.
+const JOINED: &str = r#"_tranche_joined() {
+    local line="${COMP_LINE:0:COMP_POINT}" cur prev done
+    if [[ "$line" == *[\'\"\\]* ]]; then
+        _tranche "$@"
+        return
+    fi
+    local -a COMP_WORDS
+    read -ra COMP_WORDS <<< "$line"
+    [[ "$line" == *' ' ]] && COMP_WORDS+=("")
+    local COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    cur="${COMP_WORDS[COMP_CWORD]}"
+    prev="${COMP_WORDS[COMP_CWORD - 1]}"
+    if [[ "$cur" == --*=* ]]; then
+        prev="${cur%%=*}"
+        cur="${cur#*=}"
+        COMP_WORDS[COMP_CWORD]="$prev"
+        COMP_WORDS+=("$cur")
+        COMP_CWORD=$((COMP_CWORD + 1))
+    fi
+    _tranche "$1" "$cur" "$prev"
+    done="${cur%"${cur##*[:=]}"}"
+    [[ "$COMP_WORDBREAKS" == *:* ]] && COMPREPLY=("${COMPREPLY[@]#"$done"}")
+}
+
+"#;
 
 /// The completions of `command` for `shell`.
 pub(super) fn of(command: &Command, shell: Shell) -> Vec<u8> {
@@ -61,13 +101,28 @@ pub(super) fn of(command: &Command, shell: Shell) -> Vec<u8> {
         text = match shell {
             Shell::Zsh => {
                 let function = format!("_{}", placeholder.to_lowercase());
-                let body = format!("{function}() {{ compadd -- ${{(f)\"$({prints})\"}} }}\n");
+                let files = if matches!(names, Names::Inventories) {
+                    "; _files"
+                } else {
+                    ""
+                };
+                let body = format!("{function}() {{ compadd -- ${{(f)\"$({prints})\"}}{files} }}\n");
                 let text = text.replace(&format!("({placeholder})"), &function);
                 text.replacen("#compdef tranche\n", &format!("#compdef tranche\n\n{body}"), 1)
             }
-            Shell::Fish => text.replace(&format!("{placeholder}\\t''"), &format!("({prints})")),
+            Shell::Fish => {
+                let files = match names {
+                    Names::Inventories => "; __fish_complete_path (commandline -ct)",
+                    _ => "",
+                };
+                text.replace(&format!("{placeholder}\\t''"), &format!("({prints}{files})"))
+            }
             _ => text.replace(placeholder, &format!("$({prints})")),
         };
+    }
+    if shell == Shell::Bash {
+        text = text.replace("complete -F _tranche ", "complete -F _tranche_joined ");
+        text.insert_str(0, JOINED);
     }
     text.into_bytes()
 }
@@ -121,6 +176,8 @@ fn with_values(verb: &str, argument: &Arg) -> Arg {
         ("inspect", "names") => vec![Names::WithKind.placeholder()],
         ("show", "name") | ("run", "claim") => vec![Names::Claims.placeholder()],
         ("release", "what") => vec![Names::Held.placeholder()],
+        (_, "layouts") => vec![Names::Layouts.placeholder()],
+        (_, "inventory") => vec![Names::Inventories.placeholder()],
         (_, "device_ids") => vec![Names::Devices.placeholder()],
         _ if matches!(value.as_deref(), Some("DEVICE" | "DEVICE.SHARE")) => vec![Names::Devices.placeholder()],
         _ => Vec::new(),

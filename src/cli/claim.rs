@@ -5,9 +5,10 @@ mod gc;
 mod list;
 mod release;
 
+pub(super) use list::names;
+
 use super::place::StateArgs;
 use anyhow::Result;
-
 use std::process::ExitCode;
 
 /// The verbs of `tranche claim`.

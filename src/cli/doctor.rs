@@ -65,18 +65,21 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         .iter()
         .filter(|one| matches!(one.diagnosis, Diagnosis::Wrong(_)));
     let wrong = wrong.count();
-    match args.json {
-        true => out::json(&DoctorReport {
-            checks: &results,
-            wrong,
-        })?,
-        false => out::result(&page(&results, args.all))?,
-    }
+    let report = DoctorReport {
+        checks: &results,
+        wrong,
+    };
+    out::written(&out::page_text(args.json, &report, HANGING, || {
+        page(&results, args.all)
+    })?)?;
     Ok(match wrong {
         0 => ExitCode::SUCCESS,
         _ => out::code(Kind::Found),
     })
 }
+
+/// How far a line that is continued is indented: behind `why: `.
+const HANGING: usize = 14;
 
 /// Why nothing was corrected if no command was run.
 const WITHOUT_COMMAND: &str = ", because each fix needs a person";

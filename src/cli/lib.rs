@@ -4,8 +4,10 @@
 mod broker;
 mod cdi;
 mod claim;
+mod complete_names;
 mod doctor;
 mod drain;
+mod effect;
 mod export;
 mod inventory;
 mod list;
@@ -29,6 +31,7 @@ mod table;
 mod top;
 mod usage;
 mod verify;
+mod window;
 
 pub use mig::run_if_called;
 pub use run::run_if_waiting;
@@ -92,6 +95,8 @@ enum Verb {
     /// Make the driver's device nodes and the links in /dev/char; prepare the removal of tranche
     #[command(subcommand)]
     System(system::Verb),
+    #[command(hide = true)]
+    CompleteNames(complete_names::Args),
 }
 
 /// Reads the arguments; returns them with the level of the log.
@@ -103,13 +108,18 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let parsed = command.try_get_matches_from(&arguments).and_then(|matches| {
         let wants_list = wants_list_of_simulations(&matches);
-        Ok((Arguments::from_arg_matches(&matches)?, wants_list))
+        Ok((
+            Arguments::from_arg_matches(&matches)?,
+            wants_list,
+            effect::check(&matches),
+        ))
     });
     match parsed {
-        Ok((_, true)) => {
+        Ok((_, true, _)) => {
             Err(out::result(&tranche_plan::sim::help()).map_or_else(out::complain, |()| ExitCode::SUCCESS))
         }
-        Ok((parsed, false)) => {
+        Ok((_, false, Err(error))) => Err(out::complain(error.into())),
+        Ok((parsed, false, Ok(()))) => {
             let level = parsed.of_nvidia.level(parsed.verbose);
             Ok((parsed, level))
         }
@@ -203,6 +213,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Export(args) => export::run(&args),
         Verb::Runtime(verb) => runtime::run(&verb),
         Verb::System(verb) => system::run(&verb),
+        Verb::CompleteNames(args) => complete_names::run(&args),
     }
 }
 

@@ -28,6 +28,12 @@ pub(super) enum Verb {
     Export(status::ExportArgs),
 }
 
+/// The command line of `nvidia-mig-parted`.
+#[cfg(test)]
+pub(super) fn parted_command() -> clap::Command {
+    parted::command()
+}
+
 /// Where to look.
 #[derive(Debug, clap::Args)]
 struct ViewArgs {

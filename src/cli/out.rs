@@ -3,6 +3,7 @@
 //! A result is complete in memory before it is written: a failure halfway leaves no half of a result behind. A reader
 //! that closes the pipe (`| head`) is not an error.
 
+use crate::window;
 use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
@@ -34,6 +35,49 @@ pub fn document(text: &str) -> Result<()> {
     }
 }
 
+/// `text` with each line that is wider than `columns` continued below, at a space and indented by at least `hanging`. A
+/// word that is wider than a line stays whole.
+pub fn fitted(text: &str, columns: usize, hanging: usize) -> String {
+    let mut fitted = String::with_capacity(text.len());
+    for line in text.lines() {
+        let leading = line.len() - line.trim_start_matches(' ').len();
+        let indent = leading.max(hanging).min(columns / 2);
+        let mut rest = line;
+        let mut begin = 0;
+        while let Some(at) = break_of(rest, columns.saturating_sub(begin), leading.saturating_sub(begin)) {
+            let (head, tail) = rest.split_at(at);
+            fitted.push_str(&" ".repeat(begin));
+            fitted.push_str(head.trim_end());
+            fitted.push('\n');
+            (rest, begin) = (tail.trim_start(), indent);
+        }
+        fitted.push_str(&" ".repeat(begin));
+        fitted.push_str(rest);
+        fitted.push('\n');
+    }
+    fitted
+}
+
+/// Where `line` is broken so that its head has at most `columns`: at the last space there, or else at the first one
+/// behind. `None` if it fits, or has no space. The first `leading` bytes are an indent.
+fn break_of(line: &str, columns: usize, leading: usize) -> Option<usize> {
+    if line.chars().count() <= columns {
+        return None;
+    }
+    let spaces = || line.match_indices(' ').map(|(at, _)| at).filter(|at| *at > leading);
+    let columns_before = |at: &usize| line.get(..*at).map_or(0, |head| head.chars().count());
+    let last = spaces().take_while(|at| columns_before(at) <= columns).last();
+    last.or_else(|| spaces().next())
+}
+
+/// Writes text that was escaped before.
+///
+/// # Errors
+/// As [`document`].
+pub fn written(text: &str) -> Result<()> {
+    write(text)
+}
+
 fn write(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -56,9 +100,39 @@ pub fn has_reader() -> bool {
 /// # Errors
 /// As [`result`].
 pub fn json(value: &impl Serialize) -> Result<()> {
+    write(&json_text(value)?)
+}
+
+/// The text that [`json`] writes.
+///
+/// # Errors
+/// Returns an error if the value cannot be written as JSON.
+pub fn json_text(value: &impl Serialize) -> Result<String> {
     let mut text = serde_json::to_string_pretty(value).about("result", "cannot be written as JSON")?;
     text.push('\n');
-    write(&shown_json(&text))
+    Ok(shown_json(&text).into_owned())
+}
+
+/// The text that a page has: `value` as JSON, or its text for people, at the width of the terminal if standard output
+/// is one.
+///
+/// # Errors
+/// As [`json_text`].
+pub fn page_text(
+    is_json: bool,
+    value: &impl Serialize,
+    hanging: usize,
+    text: impl FnOnce() -> String,
+) -> Result<String> {
+    if is_json {
+        return json_text(value);
+    }
+    let text = text();
+    let text = shown_lines(&text);
+    Ok(match window::width() {
+        Some(columns) => fitted(&text, columns, hanging),
+        None => text.into_owned(),
+    })
 }
 
 /// Writes a result to stdout: `value` as JSON, or its text for people.
@@ -91,7 +165,7 @@ pub fn with_notes<T, E>(work: impl FnOnce(&mut Vec<String>) -> std::result::Resu
 }
 
 /// Writes one line to stderr. A failure has no reader, because the line itself had none.
-fn say(line: impl std::fmt::Display) {
+pub(super) fn say(line: impl std::fmt::Display) {
     let line = line.to_string();
     let _ = writeln!(io::stderr().lock(), "{}", shown(&line));
 }
@@ -107,11 +181,21 @@ pub fn complain(error: anyhow::Error) -> ExitCode {
 
 /// Prints a line for each thing that went wrong, and returns the exit code of the last; success if nothing did.
 pub fn complain_all<'a>(errors: impl IntoIterator<Item = &'a Error>) -> ExitCode {
+    let (lines, code) = complaints(errors);
+    lines.iter().for_each(say);
+    code
+}
+
+/// The lines that [`complain_all`] prints, and the exit code.
+pub fn complaints<'a>(errors: impl IntoIterator<Item = &'a Error>) -> (Vec<String>, ExitCode) {
     let is_root = nix::unistd::geteuid().is_root();
-    errors.into_iter().fold(ExitCode::SUCCESS, |_, error| {
-        say(format_args!("tranche: {}", line_for_user(error, is_root)));
-        code(error.kind())
-    })
+    let (mut lines, mut last) = (Vec::new(), ExitCode::SUCCESS);
+    for error in errors {
+        let line = format!("tranche: {}", line_for_user(error, is_root));
+        lines.push(shown(&line).into_owned());
+        last = code(error.kind());
+    }
+    (lines, last)
 }
 
 /// The kind of the first error in the chain that has one. The errors of other modules have one only if their cause has.
@@ -148,6 +232,15 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_continued_at_a_space_and_indented() {
+        assert_eq!(fitted("abc def ghi\n", 7, 2), "abc def\n  ghi\n");
+        assert_eq!(fitted("  ab cd ef\n", 6, 0), "  ab\n  cd\n  ef\n");
+        assert_eq!(fitted("abcdefghij kl", 5, 0), "abcdefghij\nkl\n");
+        assert_eq!(fitted("a  b\n\nc", 80, 4), "a  b\n\nc\n");
+        assert_eq!(fitted("äöü äöü", 3, 0), "äöü\näöü\n");
+    }
+
+    #[test]
     fn a_user_who_lacks_a_permission_is_told_who_has_it() {
         let denied = |hint: &str| {
             let denied = io::Error::from(io::ErrorKind::PermissionDenied);
@@ -163,6 +256,8 @@ mod tests {
         assert!(!line_for_user(&denied("only root may"), false).contains("as root"));
         let errno = Error::failed("/run/x", "cannot be opened").from_source(nix::errno::Errno::EPERM);
         assert!(line_for_user(&errno, false).ends_with("as root"));
+        let of_rustix = Error::failed("/run/tranche", "cannot be made").from_source(rustix::io::Errno::ACCESS);
+        assert!(line_for_user(&of_rustix, false).ends_with("as root"));
         let wrapped = anyhow::Error::from(denied("")).context("refresh");
         assert!(line_for_user(wrapped.as_ref(), false).ends_with("as root"));
         let full = Error::failed("/etc/cdi", "cannot write").from_source(io::Error::other("disk full"));

@@ -7,17 +7,19 @@ mod annotations;
 mod arguments;
 mod files;
 mod program;
+mod removal;
 mod result;
 
 use super::out;
 use anyhow::Result;
 use arguments::{ConfigureArgs, EngineFileArgs};
 use files::Files;
-use std::path::PathBuf;
+pub(super) use removal::take_back;
 use std::process::ExitCode;
 use tranche_inspect::engine_config::check::{Candidate, Verdict, check};
+use tranche_inspect::engine_config::elsewhere::FilesElsewhere;
 use tranche_inspect::engine_config::install::FileChange;
-use tranche_plan::engines::Engine;
+use tranche_state::held::root_only;
 
 /// The verbs of `tranche runtime`.
 #[derive(Debug, clap::Subcommand)]
@@ -78,6 +80,7 @@ fn configure(args: &ConfigureArgs) -> Result<ExitCode> {
         result::show(&edited.changes, is_nvidia)?;
         return Ok(ExitCode::SUCCESS);
     }
+    note_elsewhere(&args.file, &edited.changes, true)?;
     install(&edited.changes)?;
     for change in &edited.changes {
         let what = if change.before().is_some() {
@@ -110,14 +113,26 @@ fn install(changes: &[FileChange]) -> Result<()> {
     Ok(())
 }
 
-/// The files of `engine` that tranche has changed, in the places where the engine reads them.
-///
-/// # Errors
-/// Returns an error if one, or its backup, cannot be read.
-pub(super) fn changed_files(engine: Engine) -> Result<Vec<PathBuf>> {
-    let files = Files::new(&EngineFileArgs::of(engine), false)?;
-    let changes = files.undone(engine)?;
-    Ok(changes.iter().map(|change| change.path().to_owned()).collect())
+/// Notes for a removal of tranche which of these files are not where it looks for them anyway, or that they are no
+/// longer changed. A user other than root has no such list: the removal of a package changes nothing in a home.
+fn note_elsewhere(args: &EngineFileArgs, changes: &[FileChange], is_changed: bool) -> Result<()> {
+    let (engine, state_dir) = (args.runtime, &args.state.state_dir);
+    if root_only::check(state_dir).is_err() {
+        return Ok(());
+    }
+    let usual = Files::new(&EngineFileArgs::of(engine, state_dir), false)?;
+    let mut list = FilesElsewhere::read(state_dir)?;
+    let mut is_other = false;
+    for path in changes.iter().map(FileChange::path) {
+        is_other |= match is_changed {
+            true => usual.changeable().all(|usual| usual != path) && list.add(engine, path),
+            false => list.remove(engine, path),
+        };
+    }
+    if is_other {
+        list.write(state_dir)?;
+    }
+    Ok(())
 }
 
 fn unconfigure(args: &EngineFileArgs) -> Result<ExitCode> {
@@ -139,6 +154,7 @@ fn unconfigure(args: &EngineFileArgs) -> Result<ExitCode> {
         change.install()?;
         out::note(result::undone(change));
     }
+    note_elsewhere(args, &changes, false)?;
     out::note(format_args!("{engine}: the runtime is removed; {}", engine.restart()));
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use super::look::ObserveArgs;
 use super::out;
-use super::pages::{self, seconds_of_watch};
+use super::pages::{self, Page, seconds_of_watch};
 use super::table::Table;
 use anyhow::{Result, bail};
 use std::cmp::Reverse;
@@ -30,15 +30,17 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     match args.once || args.json {
-        true => page(args),
+        true => page(args)?.show(),
         false => pages::each(args.interval, true, || page(args)),
     }
 }
 
-/// Shows one page.
-fn page(args: &Args) -> Result<ExitCode> {
-    let observed = Observed::look(&args.at.options(), true)?;
-    let nothing = observed.gpus.as_ref().is_none_or(Vec::is_empty);
+/// One page.
+fn page(args: &Args) -> Result<Page> {
+    let options = args.at.options();
+    let observed = Observed::look(&options, true)?;
+    // A description of another machine has GPUs, and says nothing about their processes.
+    let nothing = options.host.inventory.is_none() && observed.gpus.as_ref().is_none_or(Vec::is_empty);
     if nothing && observed.problems().next().is_none() {
         bail!(Error::new(
             Kind::Nothing,
@@ -51,8 +53,8 @@ fn page(args: &Args) -> Result<ExitCode> {
     // Unknown memory sorts last.
     rows.sort_by_key(|row| (Reverse(row.memory_mib), Reverse(row.busy_percent), row.device, row.pid));
     let problems: Vec<&Error> = observed.problems().collect();
-    out::either(args.json, &rows, || text(&observed, &rows))?;
-    Ok(out::complain_all(problems))
+    let text = out::page_text(args.json, &rows, 0, || text(&observed, &rows))?;
+    Ok(Page::new(text, problems))
 }
 
 /// A line: a process, or a holder without one. docs/reference/claims.md documents the fields.

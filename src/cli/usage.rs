@@ -4,7 +4,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue};
 use std::ffi::OsString;
 use tranche_core::error::{Error, Kind};
-use tranche_core::text::some;
+use tranche_core::text::candidates;
 
 /// One line for `error`, which `arguments` of the program `root` caused.
 pub(super) fn in_one_line(root: &Command, error: &clap::Error, arguments: &[OsString]) -> Error {
@@ -15,7 +15,7 @@ pub(super) fn in_one_line(root: &Command, error: &clap::Error, arguments: &[OsSt
     let (path, command) = command_of(root, arguments, unknown);
     let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     let verbs: Vec<&str> = shown.map(Command::get_name).collect();
-    let verbs = some(&verbs);
+    let verbs = candidates(unknown.unwrap_or_default(), &verbs);
     let what = match error.kind() {
         clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             format!("a command is missing; expected one of {verbs}")

@@ -3,7 +3,7 @@
 //! A message names the object, says what was wrong and, where we know, what to do:
 //! `gpu 0: shares ask for 96 GiB of 80 GiB; lower one`.
 
-use crate::text::{shown, some};
+use crate::text::{candidates, shown};
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
@@ -73,8 +73,8 @@ impl Error {
     }
 
     /// [`Kind::Usage`] about a word that is not one of `known`.
-    pub fn unknown<T: AsRef<str>>(object: impl fmt::Display, known: &[T]) -> Self {
-        Self::usage(object, "unknown").hint(format!("expected one of {}", some(known)))
+    pub fn unknown<T: AsRef<str>>(object: impl fmt::Display, asked: &str, known: &[T]) -> Self {
+        Self::usage(object, "unknown").hint(format!("expected one of {}", candidates(asked, known)))
     }
 
     /// Adds what the reader can do about it.
@@ -142,7 +142,8 @@ pub fn line_for_user(error: &(dyn StdError + 'static), is_root: bool) -> String 
         let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
         let errno = error.downcast_ref::<nix::errno::Errno>();
         let errno = errno.map(|errno| io::Error::from(*errno).kind());
-        io.or(errno) == Some(io::ErrorKind::PermissionDenied)
+        let of_rustix = error.downcast_ref::<rustix::io::Errno>().map(|errno| errno.kind());
+        io.or(errno).or(of_rustix) == Some(io::ErrorKind::PermissionDenied)
     });
     match lacks_permission && !is_root && !line.contains("root") {
         true => format!("{line}; run this command as root"),

@@ -102,6 +102,30 @@ pub fn some<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
+/// The most names that an error offers in place of the one that was asked for.
+const MOST_CANDIDATES: usize = 5;
+
+/// The length in bytes of the longest name that a person types. A longer one is compared with no other: the time of a
+/// comparison is the product of both lengths, and an image chooses one of them.
+const LONGEST_TYPED: usize = 256;
+
+/// What is there in place of `asked`, for an error: at most five of `known`, the nearest in spelling first, then how
+/// many more there are. Names that are equally near, and all names for an empty `asked`, keep their order.
+pub fn candidates<T: AsRef<str>>(asked: &str, known: &[T]) -> String {
+    let edits = |name: &str| match asked.is_empty() || asked.len().max(name.len()) > LONGEST_TYPED {
+        true => usize::MAX,
+        false => strsim::damerau_levenshtein(asked, name),
+    };
+    let mut sorted: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+    sorted.sort_by_cached_key(|name| edits(name));
+    let more = sorted.len().saturating_sub(MOST_CANDIDATES);
+    sorted.truncate(MOST_CANDIDATES);
+    match more {
+        0 => sorted.join(", "),
+        more => format!("{} and {more} more", sorted.join(", ")),
+    }
+}
+
 /// Whether a terminal acts on `c` instead of showing it. The ranges are those of Unicode's categories Cc, Cf, Zl and Zp
 /// (Unicode 16.0, DerivedGeneralCategory.txt), without the signs of Cf that have a shape (Arabic number signs and
 /// others).
@@ -173,6 +197,24 @@ mod tests {
         assert_eq!(some(&names), "0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
         assert_eq!(some(&names[..8]), "0, 1, 2, 3, 4, 5, 6, 7");
         assert_eq!(some::<String>(&[]), "");
+    }
+
+    #[test]
+    fn candidates_are_at_most_five_and_the_nearest_comes_first() {
+        let names: Vec<String> = (0..8).map(|n| format!("nvidia.com/gpu={n}")).collect();
+        let asked = "nvidia.com/gpu=6.big";
+        assert_eq!(
+            candidates(asked, &names).split(", ").next(),
+            Some("nvidia.com/gpu=6"),
+            "{}",
+            candidates(asked, &names)
+        );
+        assert!(candidates(asked, &names).ends_with("=3 and 3 more"));
+        assert_eq!(candidates("", &["bb", "a"]), "bb, a");
+        let long = "x".repeat(100_000);
+        assert_eq!(candidates(&long, &["bb", "a"]), "bb, a");
+        assert_eq!(candidates("a", &[long.as_str(), "b"]), format!("b, {long}"));
+        assert_eq!(candidates::<String>("a", &[]), "");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use tranche_core::call::ClaimCall;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{OutOfService, WhyOut};
-use tranche_core::text::some;
+use tranche_core::text::candidates;
 use tranche_core::types::{CdiKind, Device, DeviceKey, DevicePart, Part, QualifiedName, ShareName, Subject};
 use tranche_plan::cdi::registry::Registry;
 use tranche_plan::cdi::{ContainerEdits, inject, unresolvable};
@@ -148,7 +148,7 @@ impl<'a> Resolver<'a> {
                 return Err(Error::usage("device all", "this host has no GPU"));
             }
             let what = "this host has no device that is neither split nor dedicated";
-            let hint = format!("ask for one of {}, or for a share of it", some(&names));
+            let hint = format!("ask for one of {}, or for a share of it", candidates("", &names));
             return Err(Error::usage("device all", what).hint(hint));
         }
         free.into_iter().for_each(|device| self.push(device.device()));
@@ -198,7 +198,7 @@ impl<'a> Resolver<'a> {
         let error = Error::failed(device, why);
         Err(match others.is_empty() {
             true => error.hint("this host has no other device"),
-            false => error.hint(format!("other devices: {}", some(&others))),
+            false => error.hint(format!("other devices: {}", candidates("", &others))),
         })
     }
 

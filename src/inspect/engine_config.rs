@@ -5,8 +5,9 @@
 //! ```
 //!
 //! One module for each engine says which values its file needs. The formats ([`json`], [`toml`]) write them into the
-//! text and leave everything else as it is. Only [`install`] and [`check`] have effects.
+//! text and leave everything else as it is. Only [`install`], [`elsewhere`] and [`check`] have effects.
 
+pub mod by_hand;
 pub mod changes;
 pub mod check;
 pub mod containerd;
@@ -14,6 +15,7 @@ pub mod crio;
 pub mod docker;
 pub mod document;
 pub mod edit;
+pub mod elsewhere;
 pub mod install;
 mod json;
 mod lines;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use tranche_core::text::some;
+use tranche_core::text::candidates;
 use tranche_core::{bounded, broker};
 
 /// The label of a node that names its configuration.
@@ -55,12 +55,12 @@ pub fn choose<'a>(
     default: Option<&str>,
 ) -> Result<&'a str, String> {
     let is_set = |name: &&str| !name.is_empty();
-    let keys = || some(&configurations.keys().collect::<Vec<_>>());
+    let keys = |asked: &str| candidates(asked, &configurations.keys().collect::<Vec<_>>());
     let find = |key: &str, who: &str| match configurations.get_key_value(key) {
         Some((key, _)) => Ok(key.as_str()),
         None => Err(format!(
             "{who} names the configuration {key}, and the ConfigMap has {}",
-            keys()
+            keys(key)
         )),
     };
     if let Some(label) = label.filter(is_set) {
@@ -75,7 +75,7 @@ pub fn choose<'a>(
         (None, None, _) => Err("the ConfigMap has no configuration".to_owned()),
         (None, Some(_), Some(_)) => Err(format!(
             "the ConfigMap has several configurations ({}); set the label {LABEL} of this node, or a default",
-            keys()
+            keys("")
         )),
     }
 }

@@ -7,6 +7,7 @@
 //! between products and between versions of the driver.
 
 mod choose;
+mod described;
 mod difference;
 mod exact;
 mod gpu;
@@ -19,6 +20,7 @@ mod profile;
 mod rules;
 
 pub use choose::{ChosenPlace, LostCapacity, choose};
+pub use described::described;
 pub use exact::{ExactCompute, ExactGpu, ExactInstance, MigChange, NoWay};
 pub use gpu::{ComputeInstance, GpuInstance, MigClient, MigGpu};
 pub use layout::{GpuSelector, GpuWish, Layout, MigPartedSelector, PciModel, WishedInstance};

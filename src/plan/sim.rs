@@ -49,7 +49,7 @@ pub fn open(name: &str) -> Result<Inventory> {
         Some(sim) => load(&format!("sim:{name}"), sim.text),
         None => {
             let names: Vec<&str> = ALL.iter().map(|s| s.name).collect();
-            Err(Error::unknown(format!("built-in inventory sim:{name}"), &names))
+            Err(Error::unknown(format!("built-in inventory sim:{name}"), name, &names))
         }
     }
 }

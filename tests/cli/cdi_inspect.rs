@@ -124,6 +124,23 @@ fn inspect_tells_what_a_container_would_get() {
     let capped = cdi(&with(&["inspect", "nvidia.com/capped=0"], &dirs)).out;
     assert!(capped.contains("left out  additional groups"), "{capped}");
 
+    // Each error that lists what there is has at most five, the nearest first.
+    let many = [
+        "generate",
+        "--inventory=sim:hgx-h200",
+        "--class=many",
+        "--output",
+        &yaml,
+    ];
+    assert_eq!(cdi(&many).code, Some(0));
+    let said = cdi(&with(&["inspect", "nvidia.com/many=66"], &dirs)).err;
+    let (_, list) = said.split_once("expected one of ").unwrap();
+    assert_eq!(list.matches("nvidia.com/many=").count(), 5, "{said}");
+    assert!(
+        list.starts_with("nvidia.com/many=6, ") && list.contains(" more"),
+        "{said}"
+    );
+
     for (name, part) in [
         ("nvidia.com/gpu=7", "expected one of nvidia.com/gpu=0, "),
         ("no.org/x=1", "no file in "),

@@ -221,6 +221,6 @@ fn what_cannot_be_given_is_refused_in_one_line() {
 fn a_program_that_takes_the_name_is_unknown() {
     let said = Place::new().export("quadlet", &["0.big"]);
     assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
-    let line = "program \"quadlet\": unknown; expected one of apptainer, nspawn, bwrap, lxc";
+    let line = "program \"quadlet\": unknown; expected one of lxc, apptainer, nspawn, bwrap";
     assert!(said.err.contains(line), "{}", said.err);
 }

@@ -24,6 +24,7 @@ mod doctor;
 mod documents;
 mod drop_in;
 mod export;
+mod inventories;
 mod library_examples;
 mod list;
 mod messages;
@@ -39,6 +40,7 @@ mod terminal;
 mod troubleshooting;
 mod units;
 mod user_rules;
+mod windows;
 
 use std::process::Command;
 

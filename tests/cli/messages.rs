@@ -118,10 +118,42 @@ fn every_hook_keeps_what_it_says() {
         assert!(container.len() < 300);
     }
     assert_eq!(shown(scene.state_dir()).len(), cases.len());
-    let text = status(scene.state_dir(), &[]);
+    let text = status(scene.state_dir(), &["--messages"]);
     assert!(
         text.contains("container c2\n") && text.contains("failure of prepare: --link x: is not TARGET::PATH"),
         "{text}"
+    );
+}
+
+#[test]
+fn the_last_failure_comes_first_and_containers_that_are_gone_are_counted() {
+    let scene = Scene::new();
+    for (id, arguments) in [
+        ("c1", &["chmod", "--path=/a"][..]),
+        ("c2", &["prepare", "--link", "x"]),
+        ("c3", &["polish"]),
+    ] {
+        hook(&scene, id, arguments);
+    }
+    let text = status(scene.state_dir(), &[]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].starts_with("last failure, ") && lines[0].ends_with(" s ago, of container c2:"),
+        "{text}"
+    );
+    assert!(
+        lines[1].contains("failure of prepare: --link x: is not TARGET::PATH"),
+        "{text}"
+    );
+    assert!(!text.contains("c1") && !text.contains("c3"), "{text}");
+    assert!(
+        text.ends_with("\nmessages of 3 other containers: tranche status --messages\n"),
+        "{text}"
+    );
+    let all = status(scene.state_dir(), &["--messages"]);
+    assert!(
+        all.contains("container c1\n") && all.contains("container c3\n"),
+        "{all}"
     );
 }
 
@@ -262,7 +294,7 @@ fn a_user_namespace_keeps_messages_with_its_user() {
         as unshare --user --map-root-user "$1" hook prepare --again=1 < "$2" || exit 1
         find /run/tranche /run/user -printf '%p %m %U\n' | sort
         cat /run/user/65533/tranche/messages/c.jsonl
-        echo "$(as env XDG_RUNTIME_DIR=/run/user/65533 "$3" status)"
+        echo "$(as env XDG_RUNTIME_DIR=/run/user/65533 "$3" status --messages)"
         echo "$(as env -i "$3" status --json)"
     "#;
     let mut command = Command::new("unshare");

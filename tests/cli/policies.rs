@@ -22,6 +22,26 @@ fn plugin_file(name: &str) -> std::path::PathBuf {
 }
 
 #[test]
+fn a_plan_without_a_policy_says_what_there_is_and_how_to_begin() {
+    let said = tranche(&["plan", "--inventory=sim:t4x2"]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    for part in ["\nnvidia.com/gpu=1  Tesla T4", "write to /etc/tranche/config.yaml:\n"] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+    // What is offered works.
+    let (_, policy) = said.out.split_once("config.yaml:\n").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.yaml");
+    std::fs::write(&file, policy).unwrap();
+    let config = format!("--config={}", file.display());
+    let planned = tranche(&["plan", "--inventory=sim:t4x2", &config]);
+    assert!(planned.out.contains("2 equal shares"), "{planned:?}");
+    let json = tranche(&["plan", "--inventory=sim:t4x2", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["devices"], serde_json::json!([]));
+}
+
+#[test]
 fn keys_are_read_in_any_letter_case_as_go_reads_them() {
     let read = read::file(&plugin_file("any-letter-case"), None).unwrap();
     let warnings = read.warnings.join("\n");

@@ -13,6 +13,7 @@ mod bad;
 mod collection;
 mod names;
 mod properties;
+mod removal;
 mod since;
 
 /// A directory with an engine's files, and a program to configure as the runtime.
@@ -91,6 +92,7 @@ impl Bed {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
         // podman needs a home for its own files.
         command.env("HOME", self.top.path());
+        command.env("TRANCHE_STATE_DIR", self.at("state"));
         said(command.args(["runtime", verb]).args(options))
     }
 

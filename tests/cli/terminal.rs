@@ -288,9 +288,9 @@ fn an_error_is_one_line_whatever_was_typed() {
     command.arg(wrong);
     let Said { code, err, .. } = crate::said(command);
     assert_eq!((code, err.lines().count()), (Some(2), 1), "{err}");
-    // Eight GPUs of sixteen names: eight are named.
+    // Eight GPUs and many more names: five are named.
     let said = tranche(&["cdi", "generate", "--inventory=sim:dgx-a100-mig", "--device-id=99"]).err;
-    assert!(said.contains("this host has 0, 1, 2, 3, 4, 5, 6, 7 and "), "{said}");
+    assert!(said.contains("this host has 0, 1, 2, 3, 4 and "), "{said}");
     assert!(said.contains(" more"), "{said}");
     // Help that was asked for is a result.
     let help = tranche(&["cdi", "generate", "--help"]);

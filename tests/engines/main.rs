@@ -26,6 +26,7 @@ mod mig;
 mod mps;
 mod quadlet;
 mod real_mps;
+mod removal;
 mod requests;
 mod rootless_shares;
 mod runtime;

@@ -23,6 +23,10 @@ fn bad_layouts_change_nothing() {
         ),
         ("0:8x1g.5gb", "gpu 0: cannot have 8x1g.5gb at once; it can have at most"),
         (
+            "3:3g.20gb@1",
+            "gpu 3: no 3g.20gb can begin at 1; its places are 3g.20gb@0, 3g.20gb@4",
+        ),
+        (
             "12:1g.5gb",
             "names no GPU with MIG of this machine; expected all or one of 0",
         ),

@@ -37,8 +37,8 @@ fn transcript(bed: &Bed) -> Transcript {
     transcript
 }
 
-/// How often both programs are tried at most. Some of what the real one does is left to chance: two of its threads, or two
-/// of its clients, notice an end at the same time.
+/// How often both programs are tried at most. Some of what the real one does is left to chance: two of its threads, or
+/// two of its clients, notice an end at the same time.
 const MOST_RUNS: usize = 4;
 
 /// What both programs did in each situation, in all runs: the real one first.

@@ -56,7 +56,7 @@ for name in tranche tranche-nvidia-compat tranche-kubelet; do
     command -v rpm > /dev/null || { echo "rpm of $name: no rpm" >> "$not_run"; continue; }
     rpm -qpl "$rpm" 2> /dev/null | while read -r path; do
         [ -d "$work/root$path" ] || echo "$path"
-    done | LC_ALL=C sort > "$work/of-rpm"
+    done | sed 's|/zsh/site-functions/|/zsh/vendor-completions/|' | LC_ALL=C sort > "$work/of-rpm"
     dpkg-deb -c "$(ls "$packages/${name}_"*.deb)" | awk '$1 !~ /^d/ { print substr($6, 2) }' |
         grep -v -E "/share/lintian/|/doc/$name/(copyright|changelog.Debian.gz)$" | LC_ALL=C sort > "$work/of-deb"
     diff -u "$work/of-deb" "$work/of-rpm" || fail "rpm (+) and deb (-) of $name have other files"

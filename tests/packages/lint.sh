@@ -38,6 +38,25 @@ else
     echo "rpmlint: not installed" >> "$not_run"
 fi
 
+# What checkers do not see: an address, and that the changelog of Debian names a file that is there.
+for deb in "$packages"/*.deb; do
+    dpkg-deb -f "$deb" Homepage | grep -q '^https://' || { echo "${deb##*/}: has no Homepage" >&2; status=1; }
+    name=$(dpkg-deb -f "$deb" Package)
+    named=$(dpkg-deb --fsys-tarfile "$deb" | tar -xO "./usr/share/doc/$name/changelog.Debian.gz" | zcat |
+        sed -n 's|.*See \(/.*\)\.$|\1|p')
+    # The packages that depend on tranche name its file.
+    dpkg-deb --fsys-tarfile "$packages"/tranche_*.deb | tar -t | grep -q -x -F ".$named" ||
+        { echo "${deb##*/}: changelog.Debian names \"$named\", which no package has" >&2; status=1; }
+done
+if command -v rpm > /dev/null; then
+    for rpm in "$packages"/*.rpm; do
+        rpm -qp --qf '%{URL}\n' "$rpm" 2> /dev/null | grep -q '^https://' || { echo "${rpm##*/}: has no URL" >&2; status=1; }
+    done
+fi
+for recipe in packaging/arch/PKGBUILD packaging/alpine/APKBUILD; do
+    grep -q '^url=' "$recipe" || { echo "$recipe: has no url" >&2; status=1; }
+done
+
 for page in packaging/man/* packaging/kubelet/man/*; do
     if command -v groff > /dev/null; then
         groff -man -Tutf8 -ww -z "$page" 2>&1 | grep . && status=1

@@ -7,8 +7,9 @@ use crate::facts::{HostFacts, HostNow};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Kind, Result};
 use tranche_core::types::{ComputeInstanceId, GpuIndex, GpuInstanceId};
+use tranche_host::examine;
 use tranche_plan::inventory::{Inventory, MigDevice};
-use tranche_plan::mig::{InstanceHolder, MigGpu, PciModel};
+use tranche_plan::mig::{InstanceHolder, MigGpu, PciModel, described};
 use tranche_state::held::root_only;
 use tranche_state::planning::PlanOptions;
 
@@ -43,12 +44,15 @@ impl MigView {
         Some(format!("{}:{}", found.index, mig.index))
     }
 
-    /// Asks the driver and the ledger. It changes nothing.
+    /// Asks the driver and the ledger, or describes the GPUs of a saved inventory. It changes nothing.
     ///
     /// # Errors
     /// As [`MigView::with_models`], and [`Kind::Nothing`] for a host without a GPU that has MIG.
     pub fn look(at: &PlanOptions) -> Result<Self> {
-        let (view, _) = Self::ask(at)?;
+        let view = match at.host.inventory {
+            Some(_) => Self::described(at)?.0,
+            None => Self::ask(at)?.0,
+        };
         match view.gpus.is_empty() && view.problems.is_empty() {
             true => Err(Error::new(Kind::Nothing, "host", "has no GPU with MIG")),
             false => Ok(view),
@@ -61,8 +65,29 @@ impl MigView {
     /// Returns an error for users other than root ([`Kind::Failed`]), for a host without a driver ([`Kind::Nothing`]),
     /// and if NVML does not answer.
     pub fn with_models(at: &PlanOptions) -> Result<(Self, Vec<(GpuIndex, PciModel)>)> {
+        if at.host.inventory.is_some() {
+            return Self::described(at);
+        }
         let (view, nvml) = Self::ask(at)?;
         let models = nvml.models().map_err(|error| Error::failed("NVML", error))?;
+        Ok((view, models))
+    }
+
+    /// The GPUs of a saved inventory, which nobody uses.
+    fn described(at: &PlanOptions) -> Result<(Self, Vec<(GpuIndex, PciModel)>)> {
+        let inventory = examine::inventory(&at.host)?;
+        let (gpus, problems) = described(&inventory);
+        let model = |gpu: &MigGpu| PciModel {
+            device: gpu.pci_device,
+            subsystem: None,
+        };
+        let models = gpus.iter().map(|gpu| (gpu.index, model(gpu))).collect();
+        let view = Self {
+            gpus,
+            holders: Vec::new(),
+            problems,
+            inventory,
+        };
         Ok((view, models))
     }
 

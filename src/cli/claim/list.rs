@@ -4,11 +4,12 @@ use super::PlaceArgs;
 use crate::out;
 use crate::table::Table;
 use anyhow::{Result, bail};
+use std::path::Path;
 use std::process::ExitCode;
 use tranche_broker::verbs::{self, Caller, ListedClaims};
 use tranche_core::error::{Error, Kind};
 use tranche_core::ledger::utc;
-use tranche_core::text::some;
+use tranche_core::text::candidates;
 use tranche_core::types::CdiKind;
 use tranche_plan::host_file::HostFile;
 use tranche_protocol::ListRequest;
@@ -26,7 +27,7 @@ pub(crate) struct ShowArgs {
 }
 
 pub(super) fn list(at: &PlaceArgs) -> Result<ExitCode> {
-    let ListedClaims { mut claims, unreadable } = listed(at)?;
+    let ListedClaims { mut claims, unreadable } = listed(&at.state.state_dir)?;
     claims.retain(|held| held.name.is_some() || held.process.is_some());
     if at.json || !claims.is_empty() || unreadable.is_empty() {
         show_all(at, &claims)?;
@@ -34,9 +35,17 @@ pub(super) fn list(at: &PlaceArgs) -> Result<ExitCode> {
     Ok(out::complain_all(&unreadable))
 }
 
+/// The names of the claims that this user made beforehand: all of them, for root.
+///
+/// # Errors
+/// As `claim list`.
+pub(crate) fn names(state_dir: &Path) -> Result<Vec<String>> {
+    let claims = listed(state_dir)?.claims.into_iter();
+    Ok(claims.filter_map(|held| held.name).collect())
+}
+
 /// What this user holds: all that is held, for root.
-fn listed(at: &PlaceArgs) -> Result<ListedClaims> {
-    let state_dir = &at.state.state_dir;
+fn listed(state_dir: &Path) -> Result<ListedClaims> {
     if by_broker::is_needed(state_dir) {
         return Ok(ListedClaims {
             claims: by_broker::own(state_dir, &ListRequest {})?.claims,
@@ -93,7 +102,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let name = CdiKind::without_claim(&args.name);
     // The number of the user may be left out of the name of one's own.
     let full = format!("{}.{name}", nix::unistd::geteuid());
-    let ListedClaims { claims, unreadable } = listed(&args.at)?;
+    let ListedClaims { claims, unreadable } = listed(&args.at.state.state_dir)?;
     let named = |name: &str| claims.iter().find(|held| held.name.as_deref() == Some(name));
     let Some(held) = named(name).or_else(|| named(&full)) else {
         // It may be in a book that cannot be read.
@@ -105,7 +114,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
             (true, false) => (Kind::Usage, "not found"),
         };
         let known: Vec<&str> = claims.iter().filter_map(|held| held.name.as_deref()).collect();
-        bail!(Error::new(kind, format!("claim {name}"), what).hint(there_are(&known)));
+        bail!(Error::new(kind, format!("claim {name}"), what).hint(there_are(name, &known)));
     };
     out::either(args.at.json, held, || text(held))?;
     Ok(ExitCode::SUCCESS)
@@ -148,9 +157,9 @@ fn text(held: &Held) -> String {
     ])
 }
 
-fn there_are(known: &[&str]) -> String {
+fn there_are(asked: &str, known: &[&str]) -> String {
     match known {
         [] => "there are no claims; tranche claim create makes one".to_owned(),
-        known => format!("there are {}", some(known)),
+        known => format!("there are {}", candidates(asked, known)),
     }
 }

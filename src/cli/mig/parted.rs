@@ -12,7 +12,7 @@ mod node;
 pub(super) use export::{LABEL, export};
 
 use super::ViewArgs;
-use crate::{out, usage, without_empty_variables};
+use crate::{effect, out, usage, without_empty_variables};
 use anyhow::Result;
 use clap::builder::BoolishValueParser;
 use clap::{Command, CommandFactory, FromArgMatches, Parser};
@@ -135,7 +135,7 @@ impl HooksArgs {
 }
 
 /// The command line, with tranche's own options hidden: NVIDIA's program has none of them.
-fn command() -> Command {
+pub(super) fn command() -> Command {
     const OF_NVIDIA: [&str; 12] = [
         "debug",
         "config_file",
@@ -172,9 +172,10 @@ pub fn run_if_called(arguments: impl IntoIterator<Item = OsString>) -> Option<Ex
     }
     let parsed = command()
         .try_get_matches_from(&arguments)
-        .and_then(|matches| Arguments::from_arg_matches(&matches));
+        .and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, effect::check(&matches))));
     Some(match parsed {
-        Ok(parsed) => {
+        Ok((_, Err(error))) => done(Err(error.into())),
+        Ok((parsed, Ok(()))) => {
             log::start(match parsed.debug {
                 true => LevelFilter::DEBUG,
                 false => LevelFilter::WARN,

@@ -1,12 +1,16 @@
 //! A plan for people, with a paragraph for each group of equal devices, in lines of 80 columns. Only commands may be
 //! longer, because a command in two lines cannot be copied.
 
+use crate::table::Table;
 use std::collections::BTreeSet;
 use tranche_core::text::{shown, some};
+use tranche_core::types::CdiKind;
 use tranche_plan::derive::Sharing;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::WholeDevice;
+use tranche_plan::policy::read::DEFAULT_FILE;
 use tranche_plan::share::{Guarantees, Share, SplitDevice};
+use tranche_state::held::or_dash;
 use tranche_state::planning::needs;
 
 /// The width that text is wrapped to.
@@ -205,6 +209,29 @@ fn grades(text: &mut String, guarantees: &Guarantees) {
         wrapped(text, &begin, &guarantee.by, REASON);
     }
 }
+
+/// The page for a machine on which nothing is shared.
+pub(super) fn not_shared_at_all(inventory: &Inventory) -> String {
+    let mut table = Table::with_header(&["DEVICE", "PRODUCT", "MEMORY"]);
+    for device in inventory.catalogue().usable() {
+        let memory = or_dash(device.memory().map(|memory| memory.to_string()));
+        let name = format!("{}={}", CdiKind::nvidia_gpu(), device.name());
+        table.row([name, device.product(), memory]);
+    }
+    format!(
+        "no policy shares a device, so each is given whole, by its name:\n{}\n\
+         to share each between two containers, write to {DEFAULT_FILE}:\n{EXAMPLE}",
+        table.text()
+    )
+}
+
+/// A policy to begin with.
+const EXAMPLE: &str = "  version: v1
+  sharing:
+    timeSlicing:
+      resources:
+      - {name: nvidia.com/gpu, replicas: 2}
+";
 
 /// The devices that the policy does not share.
 fn not_shared(inventory: &Inventory, sharing: &Sharing) -> Vec<String> {

@@ -2,6 +2,7 @@
 
 use super::program;
 use crate::out;
+use crate::place::StateArgs;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -32,16 +33,21 @@ pub(crate) struct EngineFileArgs {
     /// Print the changes as a diff, and change nothing
     #[arg(long)]
     pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) state: StateArgs,
 }
 
 impl EngineFileArgs {
-    /// The files that `engine` reads.
-    pub(super) fn of(engine: Engine) -> Self {
+    /// The files that `engine` reads by default.
+    pub(super) fn of(engine: Engine, state_dir: &Path) -> Self {
         Self {
             runtime: engine,
             config: None,
             drop_in_config: None,
             dry_run: false,
+            state: StateArgs {
+                state_dir: state_dir.to_owned(),
+            },
         }
     }
 }

@@ -9,7 +9,7 @@ use tranche_inspect::engine_config::changes::{self, ReadConfiguration};
 use tranche_inspect::engine_config::check::{containerd_is_2, files_in, present};
 use tranche_inspect::engine_config::containerd::{self, Version};
 use tranche_inspect::engine_config::document::{ConfigFile, Syntax};
-use tranche_inspect::engine_config::install::{FileChange, Target};
+use tranche_inspect::engine_config::install::{FileChange, HEADER, Target};
 use tranche_plan::engines::{DropIns, Engine};
 
 /// The files that may be changed.
@@ -92,7 +92,7 @@ impl Files {
         let header = match syntax {
             Syntax::Json => String::new(),
             Syntax::Toml => {
-                format!("# Written by tranche; tranche runtime unconfigure --runtime {engine} removes it.\n")
+                format!("{HEADER} tranche runtime unconfigure --runtime {engine} removes it.\n")
             }
         };
         let main = Target::read(&self.main, syntax, &header)?;
@@ -151,16 +151,19 @@ impl Files {
     /// # Errors
     /// Returns an error if a file or its backup cannot be read.
     pub(super) fn undone(&self, engine: Engine) -> Result<Vec<FileChange>> {
-        // The main file first: containerd refuses one that imports a missing file by its name.
-        let mut paths: Vec<&Path> = vec![&self.main];
-        paths.extend(self.drop_in.as_deref());
-        let nvidia = engine.facts().nvidia_drop_in.filter(|_| self.is_default);
-        paths.extend(nvidia.map(Path::new));
         let mut changes = Vec::new();
-        for path in paths {
+        for path in self.changeable() {
             changes.extend(Target::read(path, Syntax::of(engine), "")?.undo()?);
         }
         Ok(changes)
+    }
+
+    /// The files that tranche may have changed. The main file is the first: containerd refuses one that imports a
+    /// missing file by its name.
+    pub(super) fn changeable(&self) -> impl Iterator<Item = &Path> {
+        let nvidia = self.engine.facts().nvidia_drop_in.filter(|_| self.is_default);
+        let drop_ins = self.drop_in.as_deref().into_iter().chain(nvidia.map(Path::new));
+        std::iter::once(&*self.main).chain(drop_ins)
     }
 }
 

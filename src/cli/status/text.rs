@@ -7,9 +7,9 @@ use tranche_inspect::observed::{DaemonRow, DeviceUsage, OutageRow, Status, Waite
 use tranche_state::held::user_wait::UserWait;
 use tranche_state::held::{or_dash, span};
 
-/// The whole page. `now` is in seconds since 1970.
-pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64) -> String {
-    let mut text = String::new();
+/// The whole page. `now` is in seconds since 1970. With `all_messages`, it has those about containers that are gone.
+pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64, all_messages: bool) -> String {
+    let mut text = super::messages::last_failure(&status.messages, now);
     if let Some(written) = status.written {
         let age = span(now.saturating_sub(written));
         text.push_str(&format!(
@@ -38,7 +38,7 @@ pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64) -> String {
     for one in status.deviations {
         text.push_str(&format!("  {}\n", shown(&one.line())));
     }
-    text.push_str(&super::messages::text(&status.messages));
+    text.push_str(&super::messages::text(&status.messages, all_messages));
     text
 }
 

@@ -4,28 +4,28 @@
 //! ever.
 
 mod devices;
+mod hook_files;
 mod specifications;
 
 use crate::place::{SpecDirArgs, TmpfilesArgs};
 use crate::sharing::SharingArgs;
 use crate::{out, runtime};
 use anyhow::Result;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use tranche_core::error::{Context, Error, Kind};
 use tranche_core::ledger::ClaimState;
-use tranche_core::text::some;
-use tranche_plan::engines::Engine;
 use tranche_plan::host_file;
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{View, books, root_only};
 use tranche_state::planning::pipe_directories;
 
-/// Prepare this machine for the removal of tranche: remove its specifications, stop what no container uses
+/// Prepare this machine for the removal of tranche: restore engines' files, remove specifications, end what is unused
 ///
-/// Removes the specifications that tranche wrote, stops the MPS daemons that no container uses, and puts their devices
-/// back as they were. Says on standard error what still runs, and which other files name a program of tranche; the exit
-/// code is 4 then. The packages of tranche run this before they are removed.
+/// Takes back what tranche wrote into the configuration files of engines, removes the specifications that it wrote,
+/// stops the MPS daemons that no container uses, and puts their devices back as they were. Says on standard error what
+/// still runs, which files it could not restore and how that is done by hand, and which other files name a program of
+/// tranche; the exit code is 4 then. The packages of tranche run this before they are removed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print what would be done, and do nothing
@@ -54,15 +54,27 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     for file in files.iter().filter(|file| file.symlink_metadata().is_ok()) {
         failed.extend(remove(file, args.dry_run).err());
     }
-    let mut remaining = devices::put_back(&options, args.dry_run)?;
-    remaining.extend(held(&options.state_dir, names)?);
+    let mut remaining = Vec::new();
+    // What cannot be read keeps the rest from nothing: the package is removed all the same.
+    match devices::put_back(&options, args.dry_run) {
+        Ok(left) => remaining.extend(left),
+        Err(error) => failed.push(error),
+    }
+    match held(&options.state_dir, names) {
+        Ok(left) => remaining.extend(left),
+        Err(error) => failed.push(error),
+    }
     remaining.extend(found.foreign.iter().map(|file| {
         let what = "names a hook of tranche, and tranche did not write it: after the removal, no container with its \
                     devices starts";
         Error::new(Kind::Found, file.display(), what).hint("remove it, or the hook in it")
     }));
     if options.host.is_here() {
-        remaining.extend(Engine::ALL.iter().copied().filter_map(runtime_of));
+        remaining.extend(hook_files::find(&hook_files::DIRECTORIES).iter().map(|file| {
+            let what = "names a hook of tranche: after the removal, podman and CRI-O start no container that it is for";
+            Error::new(Kind::Found, file.display(), what).hint(format!("run rm {}", file.display()))
+        }));
+        remaining.extend(runtime::take_back(&options.state_dir, args.dry_run));
     }
     // The exit code is that of the last line, and a failure counts for more.
     Ok(out::complain_all(remaining.iter().chain(&failed)))
@@ -79,7 +91,7 @@ fn remove(file: &Path, dry_run: bool) -> Result<(), Error> {
 }
 
 /// What containers still hold.
-fn held(state_dir: &Path, names: DeviceNames) -> Result<Option<Error>> {
+fn held(state_dir: &Path, names: DeviceNames) -> Result<Option<Error>, Error> {
     let (books, uptime) = books(state_dir)?;
     let in_use: Vec<_> = books.claims().filter(|claim| claim.state == ClaimState::Held).collect();
     if in_use.is_empty() {
@@ -91,19 +103,4 @@ fn held(state_dir: &Path, names: DeviceNames) -> Result<Option<Error>> {
     Ok(Some(
         Error::new(Kind::Found, "containers", format!("still run: {list}")).hint(hint),
     ))
-}
-
-/// The engine, if its configuration has a runtime or a hook of tranche.
-fn runtime_of(engine: Engine) -> Option<Error> {
-    let files: Vec<PathBuf> = match runtime::changed_files(engine) {
-        Ok(files) => files,
-        Err(error) => return Some(Error::new(Kind::Found, engine, "cannot be checked").from_source(error)),
-    };
-    if files.is_empty() {
-        return None;
-    }
-    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    let what = format!("{} names programs of tranche", some(&files));
-    let hint = format!("tranche runtime unconfigure --runtime {engine}");
-    Some(Error::new(Kind::Found, engine, what).hint(hint))
 }

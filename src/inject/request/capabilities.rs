@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::collect::list;
 use super::environment::Environment;
 use tranche_core::error::{Error, Result};
-use tranche_core::text::some;
+use tranche_core::text::candidates;
 use tranche_plan::inventory::DriverCapability;
 use tranche_plan::policy::RuntimeSettings;
 
@@ -60,7 +60,7 @@ pub(super) fn capabilities(
             Err(_) => Err("unknown"),
         }
         .map_err(|what| {
-            let hint = format!("expected some of {}", some(&known));
+            let hint = format!("expected some of {}", candidates(name, &known));
             Error::usage(VARIABLE, format!("driver capability \"{name}\" is {what}")).hint(hint)
         })
     };

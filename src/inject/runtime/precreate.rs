@@ -47,6 +47,7 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
 
 fn edit(state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
     let bytes = bounded::read(stdin().lock(), CONFIG_LIMIT).about("standard input", "cannot be read")?;
+    report.about(&bytes);
     let settings = OwnerSettings::read(state_dir).or_provisional(report);
     let context = RewriteContext {
         settings: &settings,

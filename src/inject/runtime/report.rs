@@ -2,7 +2,7 @@
 //!
 //! docker and containerd show the last error of the file that `--log` names, podman shows standard error.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -29,6 +29,8 @@ pub(super) struct RuntimeReport<'a> {
     arguments: &'a RuntimeArguments,
     state_dir: &'a Path,
     lines: RefCell<&'a mut dyn Write>,
+    /// The configuration that podman's precreate hook got: it names the container, which no argument does.
+    config: OnceCell<Vec<u8>>,
 }
 
 impl<'a> RuntimeReport<'a> {
@@ -39,7 +41,14 @@ impl<'a> RuntimeReport<'a> {
             arguments,
             state_dir,
             lines,
+            config: OnceCell::new(),
         }
+    }
+
+    /// Sets the configuration of the container.
+    pub(super) fn about(&self, config: &[u8]) {
+        // It is read once.
+        let _ = self.config.set(config.to_vec());
     }
 
     /// Reports the error that ends this command.
@@ -68,7 +77,7 @@ impl<'a> RuntimeReport<'a> {
         self.print(&format!("tranche-runtime: {}: {text}\n", shown(command)));
         let message = Message {
             at: now(),
-            container: id(self.arguments).to_owned(),
+            container: self.container(),
             hook: command.to_owned(),
             severity,
             text: text.clone(),
@@ -76,6 +85,13 @@ impl<'a> RuntimeReport<'a> {
         // A message that cannot be kept was still printed.
         let _ = Messages::open(self.state_dir).and_then(|messages| messages.remember(&[message]));
         text
+    }
+
+    fn container(&self) -> String {
+        match id(self.arguments) {
+            "" => self.config.get().and_then(|config| id_in(config)).unwrap_or_default(),
+            id => id.to_owned(),
+        }
     }
 
     fn print(&self, text: &str) {
@@ -91,6 +107,30 @@ fn id(arguments: &RuntimeArguments) -> &str {
         Action::Exec(exec) => &exec.id,
         Action::Pass => "",
     }
+}
+
+/// The id of podman's container with this configuration. podman mounts files of the container's own directory,
+/// `STORE/DRIVER-containers/ID/userdata`, whose name nothing in an image can be.
+fn id_in(config: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Mounts {
+        mounts: Vec<Mount>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Mount {
+        source: Option<PathBuf>,
+    }
+    let Mounts { mounts } = serde_json::from_slice(config).ok()?;
+    mounts.into_iter().find_map(|mount| {
+        let source = mount.source?;
+        let directory = source
+            .ancestors()
+            .find(|at| at.file_name().is_some_and(|name| name == "userdata"))?;
+        let id = directory.parent()?.file_name()?.to_str()?;
+        let kind = directory.parent()?.parent()?.file_name()?.to_str()?;
+        let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (is_id && kind.ends_with("-containers")).then(|| id.to_owned())
+    })
 }
 
 /// The file that the engine reads; `None` for standard error, which has the line already, and for a log that is not a
@@ -144,6 +184,26 @@ mod tests {
             entry("a \"b\"", 0, false),
             "time=\"1970-01-01T00:00:00Z\" level=error msg=\"a \\\"b\\\"\"\n"
         );
+    }
+
+    #[test]
+    fn a_container_of_podman_is_known_by_its_own_files() {
+        let id = "f11eb08cfaee85c6037309e58fdb8ee2beb713ad1b0f904b757615568a452b9b";
+        let with = |source: String| {
+            let mounts = [
+                json!({"destination": "/proc", "source": "proc"}),
+                json!({"source": source}),
+            ];
+            id_in(json!({"mounts": mounts}).to_string().as_bytes())
+        };
+        let store = "/var/lib/containers/storage/overlay-containers";
+        assert_eq!(
+            with(format!("{store}/{id}/userdata/.containerenv")).as_deref(),
+            Some(id)
+        );
+        assert_eq!(with(format!("/srv/{id}/userdata/x")), None);
+        assert_eq!(with(format!("{store}/short/userdata/x")), None);
+        assert_eq!(id_in(b"{"), None);
     }
 
     #[test]

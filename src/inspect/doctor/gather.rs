@@ -13,6 +13,8 @@ mod programs;
 mod trust;
 mod way;
 
+pub use way::replaceable;
+
 use super::known;
 use super::{BrokerCondition, DoctorSubject, FoundError, LedgerFacts, MpsFacts, PolicyFacts, SharedUse};
 use crate::engine_config::view::EngineView;

@@ -95,12 +95,26 @@ pub fn check(
         }
         Engine::Podman => {
             let file = drop_in.unwrap_or(main);
-            command
-                .env("CONTAINERS_CONF", copy("containers.conf", file.text)?)
-                .arg("version");
+            command = version(&program, &copy("containers.conf", file.text)?);
         }
     }
     let answer = run(command).about(program.display(), "cannot be run")?;
+    let changed = drop_in.unwrap_or(main);
+    if engine == Engine::Podman && !answer.is_success {
+        let now = match changed.path.exists() {
+            true => changed.path.to_owned(),
+            false => copy("now.conf", "")?,
+        };
+        let present = run(version(&program, &now)).about(program.display(), "cannot be run")?;
+        if !present.is_success {
+            let as_now = match changed.path.exists() {
+                true => "refuses the file as it is now, too",
+                false => "refuses an empty file, too",
+            };
+            let what = format!("{} {as_now}: {}", program.display(), present.reason());
+            return Err(Error::failed(changed.path.display(), what).hint("nothing was changed; correct that first"));
+        }
+    }
     if engine == Engine::Docker && !answer.is_success && !cannot_validate(&answer) {
         let now = match main.path.exists() {
             true => main.path.to_owned(),
@@ -118,13 +132,20 @@ pub fn check(
             return Ok(Verdict::RefusesPresent(what));
         }
     }
-    verdict(engine, &program, drop_in.unwrap_or(main), &answer, name)
+    verdict(engine, &program, changed, &answer, name)
 }
 
 /// dockerd reads `file` and the machine, such as certificates that the file names, and starts nothing.
 fn validate(program: &Path, file: &Path) -> Program {
     let mut command = engine_program(program);
     command.arg("--validate").arg("--config-file").arg(file);
+    command
+}
+
+/// podman reads its configuration before it says anything.
+fn version(program: &Path, file: &Path) -> Program {
+    let mut command = engine_program(program);
+    command.env("CONTAINERS_CONF", file).arg("version");
     command
 }
 

@@ -17,6 +17,9 @@ use tranche_state::replace::{self, FileOptions, Prepared};
 /// The most bytes of a configuration file. Real ones have some thousands.
 const MOST_BYTES: u64 = 4 << 20;
 
+/// How the comment begins with which tranche begins a file that it creates.
+pub const HEADER: &str = "# Written by tranche;";
+
 /// A file that is to be changed.
 #[derive(Debug)]
 pub struct Target {
@@ -34,6 +37,12 @@ pub struct Target {
     model: Option<PathBuf>,
     /// What tranche changed in it before.
     record: Option<Record>,
+}
+
+/// Whether tranche has changed the file `path`, and has not taken that back.
+pub fn is_changed(path: &Path) -> bool {
+    let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    Beside::of(&file).record.symlink_metadata().is_ok()
 }
 
 /// What becomes of a file.
@@ -162,9 +171,11 @@ impl Target {
         let text = original.unwrap_or_default();
         let original = ConfigFile::read(self.beside.backup.display().to_string(), self.syntax, &text)?;
         let (rest, kept) = self.document.without(&record.edits, &original)?;
-        // Only the comment that tranche wrote remains of a file that it created.
-        let is_left = !record.created || !rest.is_empty();
-        let after = is_left.then_some(rest.text);
+        let after = match record.created {
+            // Others have written into a file that is not tranche's any more, so its first line would be wrong.
+            true => (!rest.is_empty()).then(|| lines_without(&rest.text, HEADER)),
+            false => Some(rest.text),
+        };
         Ok(Some(self.undone(after, kept, false)))
     }
 
@@ -230,7 +241,9 @@ impl FileChange {
             }
             ChangeKind::Undo { .. } => {
                 self.put(self.after.as_deref())?;
-                beside.remove()
+                beside.remove()?;
+                self.target.record.iter().for_each(Record::remove_directories);
+                Ok(())
             }
         }
     }
@@ -282,13 +295,22 @@ impl FileChange {
                     let like = self.target.metadata();
                     replace(&beside.backup, text, &beside.directory, like.as_ref())?;
                 }
-                Record::new(before.is_none())
+                let missing = self.target.file.ancestors().skip(1).take_while(|path| !path.exists());
+                Record {
+                    directories: missing.map(Path::to_owned).collect(),
+                    ..Record::new(before.is_none())
+                }
             }
         };
         record.add(edits);
         record.written = digest(self.after.as_deref().unwrap_or_default())?;
         self.write_record(&record)
     }
+}
+
+fn lines_without(text: &str, beginning: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    lines.filter(|line| !line.starts_with(beginning)).collect()
 }
 
 fn digest(text: &str) -> Result<String> {

@@ -25,6 +25,9 @@ pub(super) struct Record {
     pub(super) written: String,
     /// What was changed, in all runs.
     pub(super) edits: Vec<Edit>,
+    /// The directories that tranche made for the file, the innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) directories: Vec<PathBuf>,
 }
 
 /// Where the backup and the record of a file are.
@@ -137,6 +140,17 @@ impl Record {
             exact: true,
             written: String::new(),
             edits: Vec::new(),
+            directories: Vec::new(),
+        }
+    }
+
+    /// Removes the directories that tranche made, unless something else is in them by now.
+    pub(super) fn remove_directories(&self) {
+        for directory in &self.directories {
+            if let Err(error) = fs::remove_dir(directory) {
+                tracing::debug!("{}: stays: {error}", directory.display());
+                return;
+            }
         }
     }
 

@@ -17,6 +17,8 @@ pub struct Said<'m> {
     pub message: &'m Message,
     /// The name that the container's engine shows; `null` where the container is gone or no file has its name.
     pub name: Option<String>,
+    /// Whether the container is there: it holds something, or a file of its engine has its name.
+    pub is_there: bool,
 }
 
 /// The last messages of the hooks that this user's engines ran.
@@ -38,9 +40,15 @@ pub(super) fn said<'m>(messages: &'m [Message], claims: &[&Claim], names: &mut C
     // A container may have said much: its name is looked for once.
     let mut known: BTreeMap<&str, Option<String>> = BTreeMap::new();
     let mut name = |id| known.entry(id).or_insert_with(|| names.of_id(id, holders())).clone();
-    let said = messages.iter().map(|message| Said {
-        name: name(&message.container),
-        message,
+    let holds = |id: &str| holders().any(|holder| holder.id == id);
+    let said = messages.iter().map(|message| {
+        let name = name(&message.container);
+        let is_there = name.is_some() || holds(&message.container);
+        Said {
+            message,
+            name,
+            is_there,
+        }
     });
     said.collect()
 }

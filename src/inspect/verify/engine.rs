@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranche_core::error::{Error, Result};
-use tranche_core::text::some;
+use tranche_core::text::candidates;
 use tranche_host::program::Ran;
 use tranche_plan::engines::Engine;
 use tranche_state::held::container_text;
@@ -60,8 +60,10 @@ impl ContainerEngine {
                 .collect(),
         };
         if programs.is_empty() {
-            return Err(Error::failed(object, "no engine found")
-                .hint(format!("expected one of {}", some(&commands().collect::<Vec<_>>()))));
+            return Err(Error::failed(object, "no engine found").hint(format!(
+                "expected one of {}",
+                candidates("", &commands().collect::<Vec<_>>())
+            )));
         }
         let mut found = Vec::new();
         let mut reasons = Vec::new();

@@ -4,7 +4,7 @@ use super::registry::Registry;
 use std::path::PathBuf;
 use tranche_core::call::ClaimCall;
 use tranche_core::error::Error;
-use tranche_core::text::some;
+use tranche_core::text::{candidates, some};
 use tranche_core::types::{MigProfile, QualifiedName, ShareName};
 
 /// The reason why `registry`, which was read from `dirs`, does not have the device `name`, and what it has instead.
@@ -19,7 +19,7 @@ pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error 
         let names = names(registry, |name| name.kind.to_string() == kind);
         let what =
             "has no device: it would have those that need no claim, and the policy splits or dedicates every device";
-        return Error::usage(name, what).hint(format!("name a device or a share: {}", some(&names)));
+        return Error::usage(name, what).hint(format!("name a device or a share: {}", candidates(name, &names)));
     }
     if let Some(device) = name
         .strip_prefix("nvidia.com/gpu=")
@@ -40,8 +40,8 @@ pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error 
         ),
         [] => format!("no file in {} has that kind", some(&dirs)),
         names => match nearest(name, names) {
-            Some(nearest) => format!("did you mean {nearest}? expected one of {}", some(names)),
-            None => format!("expected one of {}", some(names)),
+            Some(nearest) => format!("did you mean {nearest}? expected one of {}", candidates(name, names)),
+            None => format!("expected one of {}", candidates(name, names)),
         },
     })
 }
@@ -87,7 +87,7 @@ fn incomplete(name: &str, registry: &Registry) -> Error {
     Error::usage(name, "is not a complete CDI name").hint(match names.as_slice() {
         [] => "write it as KIND=NAME, for example nvidia.com/gpu=0".to_owned(),
         [one] => format!("use {one}"),
-        names => format!("expected one of {}", some(names)),
+        names => format!("expected one of {}", candidates("", names)),
     })
 }
 

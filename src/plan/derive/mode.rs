@@ -57,7 +57,7 @@ impl FromStr for Mode {
         all().find(|mode| mode.as_str() == lower).ok_or_else(|| {
             let supported = all().filter(|mode| !matches!(mode, Mode::Csv | Mode::Wsl));
             let known: Vec<&str> = supported.map(Self::as_str).collect();
-            Error::unknown(format!("mode \"{text}\""), &known)
+            Error::unknown(format!("mode \"{text}\""), &lower, &known)
         })
     }
 }

@@ -4,7 +4,7 @@
 use super::{Gpu, Inventory, MigDevice};
 use std::fmt;
 use tranche_core::error::{Error, Result};
-use tranche_core::text::some;
+use tranche_core::text::candidates;
 use tranche_core::types::{Device, DeviceKey, DeviceSelector, MemorySize};
 
 /// A device of an inventory: a GPU, or a MIG device on it.
@@ -178,13 +178,17 @@ impl<'a> Catalogue<'a> {
         // GPUs first, because one GPU may have more MIG devices than a list shows.
         let (gpus, migs): (Vec<_>, Vec<_>) = self.all().partition(|device| device.mig.is_none());
         let names: Vec<String> = gpus.into_iter().chain(migs).filter_map(described).collect();
+        let asked = selector.to_string();
         match (selector, &names[..]) {
             (DeviceSelector::MigUuid(_), []) => format!("{MIG_UUIDS_CHANGE}; this host has no MIG devices"),
             (DeviceSelector::MigUuid(_), names) => {
-                format!("{MIG_UUIDS_CHANGE}, so name it by index; this host has {}", some(names))
+                format!(
+                    "{MIG_UUIDS_CHANGE}, so name it by index; this host has {}",
+                    candidates(&asked, names)
+                )
             }
             (_, []) => "this host has no GPU".to_owned(),
-            (_, names) => format!("this host has {}", some(names)),
+            (_, names) => format!("this host has {}", candidates(&asked, names)),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{ExactGpu, MigGpu};
 use crate::inventory::MigMode;
 use std::collections::BTreeMap;
 use tranche_core::error::{Error, Result};
-use tranche_core::text::some;
+use tranche_core::text::{candidates, some};
 use tranche_core::types::{GpuIndex, MigProfile};
 
 /// A named configuration of a file.
@@ -109,7 +109,7 @@ impl Configuration {
             return Err(match self.notes.first() {
                 Some(note) => error.hint(note),
                 None if models.is_empty() => error,
-                None => error.hint(format!("its GPUs: {}", some(&models))),
+                None => error.hint(format!("its GPUs: {}", candidates("", &models))),
             });
         }
         let mut lines = self.notes.clone();

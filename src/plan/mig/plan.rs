@@ -7,7 +7,7 @@ use super::{InstanceProfile, MigGpu};
 use crate::inventory::MigMode;
 use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::error::{Error, Result};
-use tranche_core::text::some;
+use tranche_core::text::{candidates, some};
 use tranche_core::types::{ComputeInstanceId, DeviceSelector, GpuInstanceId, GpuUuid, MigProfile};
 
 /// Somebody who uses a part of a GPU, so that it must not be destroyed.
@@ -70,7 +70,7 @@ fn selected(layout: &Layout, gpus: &[MigGpu]) -> Result<Vec<usize>> {
         let error = Error::usage(format!("layout {layout}"), "names no GPU with MIG of this machine");
         return Err(match there.is_empty() {
             true => error,
-            false => error.hint(format!("expected all or one of {}", some(&there))),
+            false => error.hint(format!("expected all or one of {}", candidates("", &there))),
         });
     }
     Ok(found)
@@ -181,6 +181,7 @@ fn wanted(gpu: &MigGpu, name: &str, wish: &BTreeMap<WishedInstance, u32>) -> Res
     let mut parts: BTreeMap<(u32, Option<u32>), Vec<u32>> = BTreeMap::new();
     for (one, count) in wish {
         let profile = offered(gpu, name, &one.profile)?;
+        check_place(profile, name, one)?;
         match one.profile.compute_slices.map(u32::from) {
             Some(slices) if slices > profile.slices => {
                 let what = format!(
@@ -227,6 +228,17 @@ fn wanted(gpu: &MigGpu, name: &str, wish: &BTreeMap<WishedInstance, u32>) -> Res
     Ok(wanted)
 }
 
+/// Refuses a place at which no instance of the profile can lie, whatever else there is.
+fn check_place(profile: &InstanceProfile, name: &str, one: &WishedInstance) -> Result<()> {
+    let starts = || profile.placements.iter().map(|place| place.start);
+    let Some(wrong) = one.start.filter(|start| !starts().any(|known| known == *start)) else {
+        return Ok(());
+    };
+    let error = Error::usage(name, format!("no {} can begin at {wrong}", profile.name));
+    let places: Vec<String> = starts().map(|start| format!("{}@{start}", profile.name)).collect();
+    Err(error.hint(format!("its places are {}", some(&places))))
+}
+
 /// The GPU's profile of this name. The driver computes the gigabytes of a name from the memory that it reports, so the
 /// same profile has another name with another driver: where one profile alone has these slices and attributes and
 /// this memory within a twentieth, it is meant: 1g.23gb for 1g.24gb, and not 1g.18gb for 1g.20gb.
@@ -253,7 +265,7 @@ pub(super) fn offered<'g>(gpu: &'g MigGpu, name: &str, wished: &MigProfile) -> R
         let error = Error::usage(name, format!("has no profile {wished}"));
         match has.is_empty() {
             true => error.hint("its driver lists profiles only while MIG mode is on"),
-            false => error.hint(format!("{} has {}", gpu.product, some(&has))),
+            false => error.hint(format!("{} has {}", gpu.product, candidates(&wished.to_string(), &has))),
         }
     })
 }

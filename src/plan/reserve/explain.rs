@@ -5,7 +5,7 @@ use std::fmt::Display;
 use tranche_core::claims;
 use tranche_core::error::Error;
 use tranche_core::ledger::{Claim, Refused, utc};
-use tranche_core::text::some;
+use tranche_core::text::{candidates, some};
 
 /// The line for an error of a reservation. `object` is what it is about where the ledger itself cannot be used, and
 /// `list` makes a list of claims in one line: who holds what since when.
@@ -25,7 +25,7 @@ pub fn explain(object: impl Display, error: ReserveError, list: impl FnOnce(&[Cl
             let others: Vec<String> = others.iter().map(ToString::to_string).collect();
             match others.is_empty() {
                 true => error.and_hint("the policy shares no other device"),
-                false => error.and_hint(format_args!("other devices: {}", some(&others))),
+                false => error.and_hint(format_args!("other devices: {}", candidates("", &others))),
             }
         }
         ReserveError::Behind { wish, waiting } => claims::explain(wish, Refused::Waiting { waiting }.into()),

@@ -6,7 +6,7 @@ use super::{Plan, Share, SplitDevice};
 use crate::policy::Placement;
 use std::collections::BTreeSet;
 use tranche_core::error::{Error, Result};
-use tranche_core::text::{counted, some};
+use tranche_core::text::{candidates, counted, some};
 use tranche_core::types::{Device, MemorySize, Percent, Selection, ShareName};
 
 /// What a claim must have. A field that is `None` sets no condition.
@@ -301,11 +301,19 @@ fn sum(device: &SplitDevice, shares: &[&Share]) -> Fit {
 
 /// The error for a wish for a share that no device in question has.
 fn unknown_share(asked: &[&SplitDevice], wish: &Wish) -> Error {
-    let has = asked.iter().take(8).map(|split| {
-        let names: Vec<String> = split.shares.listed().map(|name| name.to_string()).collect();
-        format!("{} has {}", split.device, some(&names))
-    });
-    Error::usage(wish.text(), "not found").hint(has.collect::<Vec<_>>().join("; "))
+    let names = |split: &SplitDevice| split.shares.listed().map(|name| name.to_string()).collect::<Vec<_>>();
+    let asked_for = wish.names.first().map_or("", ShareName::as_str);
+    let hint = match asked {
+        [split] => format!("{} has {}", split.device, candidates(asked_for, &names(split))),
+        several => {
+            let all: BTreeSet<String> = several.iter().flat_map(|split| names(split)).collect();
+            format!(
+                "these devices have {}",
+                candidates(asked_for, &all.into_iter().collect::<Vec<_>>())
+            )
+        }
+    };
+    Error::usage(wish.text(), "not found").hint(hint)
 }
 
 /// The error for a wish that no device in question serves, whatever is released.

@@ -4,7 +4,7 @@ use super::{Plan, SplitDevice, Wish};
 use crate::inventory::HostDevice;
 use std::fmt::Display;
 use tranche_core::error::{Error, Result};
-use tranche_core::text::some;
+use tranche_core::text::candidates;
 use tranche_core::types::Part;
 
 impl Plan {
@@ -17,7 +17,7 @@ impl Plan {
             let shared: Vec<String> = self.devices.iter().map(|split| split.device.cdi_name()).collect();
             Error::usage(object, "the policy does not share this device").hint(match shared.is_empty() {
                 true => "tranche plan shows what the policy shares".to_owned(),
-                false => format!("the policy shares {}", some(&shared)),
+                false => format!("the policy shares {}", candidates(&device.device().cdi_name(), &shared)),
             })
         })
     }
@@ -44,7 +44,7 @@ impl Wish {
                     self.names.push(name.clone());
                 }
             }
-            _ => return Err(Error::usage(object, "not a share of this host").hint(split.instead(device))),
+            _ => return Err(Error::usage(object, "not a share of this host").hint(split.instead(device, part))),
         }
         self.device = Some(split.device);
         Ok(())
@@ -53,7 +53,7 @@ impl Wish {
 
 impl SplitDevice {
     /// What may be asked for instead of a part that it does not have: any of its equal replicas first.
-    fn instead(&self, device: HostDevice<'_>) -> String {
+    fn instead(&self, device: HostDevice<'_>, asked: &Part) -> String {
         let name = device.name();
         if self.method.is_whole() {
             return format!("{device} is dedicated, so it has no shares; ask for all of it: {name}");
@@ -61,6 +61,6 @@ impl SplitDevice {
         let any = self.replica().map(|_| Part::Any);
         let named = self.shares.listed().map(Part::Share);
         let names: Vec<String> = any.into_iter().chain(named).map(|part| part.name_of(&name)).collect();
-        format!("expected {}", some(&names))
+        format!("expected {}", candidates(&asked.name_of(&name), &names))
     }
 }

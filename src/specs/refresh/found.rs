@@ -5,6 +5,7 @@ use super::signs::{self, Sign};
 use crate::generate::{self, Outcome};
 use crate::nvidia_config;
 use std::path::PathBuf;
+use std::time::Duration;
 use tranche_core::error::{Error, Result};
 use tranche_core::types::HostPath;
 use tranche_host::{Roots, examine};
@@ -74,13 +75,26 @@ fn examine_settled(
 ) -> Result<Examined> {
     /// NVML makes missing nodes of MIG instances when it is opened, so the second time may be the first that counts.
     const ATTEMPTS: usize = 3;
-    for _ in 0..ATTEMPTS {
+    /// An instance that is being made exists a moment before its nodes, and one that is destroyed a moment after them.
+    const PAUSE: Duration = Duration::from_millis(200);
+    let noted = notes.len();
+    for attempt in 1..=ATTEMPTS {
+        notes.truncate(noted);
         let examined = examine_once(options, place, policy, notes)?;
-        if examined.sources.iter().all(HostSource::is_unchanged) {
+        let is_between = options.at.host.inventory.is_none() && lacks_a_node(&examined.inventory);
+        if is_between && attempt < ATTEMPTS {
+            std::thread::sleep(PAUSE);
+        } else if examined.sources.iter().all(HostSource::is_unchanged) {
             return Ok(examined);
         }
     }
     Err(Error::failed("host", "changed each time while it was examined").hint("run tranche cdi refresh again"))
+}
+
+/// Whether a MIG device has no node for one of its capabilities.
+fn lacks_a_node(inventory: &Inventory) -> bool {
+    let mut devices = inventory.gpus.iter().flat_map(|gpu| &gpu.mig_devices);
+    devices.any(|mig| mig.gpu_instance_cap.is_none() || mig.compute_instance_cap.is_none())
 }
 
 fn examine_once(

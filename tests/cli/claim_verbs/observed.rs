@@ -415,6 +415,7 @@ fn top_has_a_line_for_each_process_and_holder_by_memory() {
         lines[0].contains("512 MiB  37%  sleep    train (aaaa1111)  nvidia.com/gpu=0.1"),
         "{page}"
     );
-    let said = scene.tranche(&["top", "--once", "--inventory=sim:t4x2"]).run();
-    assert!(said.failed(3).contains("reports no GPU"));
+    // A description of a machine says nothing about processes, and what is held here is shown.
+    let described = scene.tranche(&["top", "--once", "--inventory=sim:t4x2"]).run().ok();
+    assert!(described.contains("train (aaaa1111)"), "{described}");
 }

@@ -185,3 +185,40 @@ fn a_control_node_that_is_wrong_or_missing_leaves_the_good_specification() {
         assert_eq!(spec(), good);
     }
 }
+
+/// An instance that is being made exists a moment before its nodes do: to examine the host then is no reason to refuse.
+#[test]
+fn a_node_of_mig_that_comes_in_a_moment_is_waited_for() {
+    let machine = Machine::new("dgx-a100-mig");
+    machine.settle();
+    let inventory = machine.bed.host_file().inventory;
+    let gpu = inventory.gpus.iter().find(|gpu| !gpu.mig_devices.is_empty()).unwrap();
+    let instance = gpu.mig_devices[0].gpu_instance;
+    let files = [
+        "/proc/driver/nvidia-caps/mig-minors".to_owned(),
+        format!(
+            "/proc/driver/nvidia/capabilities/gpu{}/mig/gi{instance}/ci0/access",
+            gpu.index
+        ),
+    ];
+    let files: Vec<PathBuf> = files
+        .iter()
+        .map(|file| machine.host.path(file))
+        .filter(|file| file.exists())
+        .collect();
+    assert!(!files.is_empty());
+    // It does not come.
+    move_away(&files);
+    let said = machine.run(&[]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("/access: no container can use it"), "{said:?}");
+    // It comes after the host was examined once.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            move_back(&files);
+        });
+        let said = machine.run(&[]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+    });
+}

@@ -14,7 +14,14 @@ fn installed(bed: &Bed) -> PathBuf {
 
 fn run(bin: &Path, program: &str, words: &[&str]) -> Said {
     let mut command = Command::new(bin.join(program));
-    said(command.env_clear().env("PATH", bin).args(words))
+    let state = bin.with_file_name("state");
+    said(
+        command
+            .env_clear()
+            .env("PATH", bin)
+            .env("TRANCHE_STATE_DIR", state)
+            .args(words),
+    )
 }
 
 #[test]

@@ -12,7 +12,7 @@ wanted=/etc/systemd/system/sockets.target.wants/tranche-broker.socket
 
 files > "$work/before"
 inside dpkg -i "/$tranche" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
-check_installed
+check_installed vendor-completions
 [ -L "$ROOT$wanted" ] || fail "the socket of the broker is not enabled"
 [ -d "$ROOT/run/tranche/mps" ] || fail "systemd-tmpfiles did not make /run/tranche/mps"
 
@@ -46,6 +46,15 @@ inside systemctl --quiet disable tranche-broker.socket > /dev/null 2>&1
 inside dpkg -i "/$tranche" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
 [ ! -e "$ROOT$wanted" ] || fail "an upgrade enabled a unit that was disabled"
 
+# What tranche wrote into files of engines outlives an upgrade.
+make_engine_files
+list_engine_files "$work/engines"
+configure_engines > "$work/log" 2>&1 || fail "runtime configure: $(cat "$work/log")"
+list_engine_files "$work/configured"
+inside dpkg -i "/$tranche" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
+list_engine_files "$work/upgraded"
+same "$work/configured" "$work/upgraded" "an upgrade"
+
 make_specifications > /dev/null 2>&1
 mkdir -p "$ROOT/etc/tranche" && echo 'version: v1' > "$ROOT/etc/tranche/config.yaml"
 mkdir -p "$ROOT/var/lib/tranche" && echo '{"version":1,"devices":[]}' > "$ROOT/var/lib/tranche/out-of-service.json"
@@ -53,7 +62,21 @@ inside dpkg -r tranche > "$work/log" 2>&1 || fail "dpkg -r: $(cat "$work/log")"
 check_removal "$work/log"
 [ -e "$ROOT/etc/tranche/config.yaml" ] || fail "a removal without a purge took the policy"
 [ -e "$ROOT/var/lib/tranche/out-of-service.json" ] || fail "a removal without a purge put devices back into service"
+list_engine_files "$work/restored"
+same "$work/engines" "$work/restored" "the removal: engines' files"
+
+# A file that cannot be edited keeps neither the removal nor a later purge, and is repaired without tranche.
+inside dpkg -i "/$tranche" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
+configure_engines > "$work/log" 2>&1 || fail "runtime configure: $(cat "$work/log")"
+printf '{' > "$ROOT/etc/docker/daemon.json"
+inside dpkg -r tranche > "$work/removal" 2>&1 || fail "dpkg -r: $(cat "$work/removal")"
 inside dpkg -P tranche > "$work/log" 2>&1 || fail "dpkg -P: $(cat "$work/log")"
+repair_docker "$work/removal"
+list_engine_files "$work/restored"
+same "$work/engines" "$work/restored" "the purge: engines' files"
+for directory in docker containerd crio containers rancher; do
+    rm -r "${ROOT:?}/etc/$directory"
+done
 files > "$work/after"
 same "$work/before" "$work/after" "the deb"
 echo "deb: installed, upgraded, removed and purged; nothing is left"

@@ -1,7 +1,9 @@
 # shellcheck shell=sh
 # What holds wherever tranche is installed, by whatever package: sourced after files.sh.
 
+# $1: where zsh reads completions of packages, below /usr/share/zsh
 check_installed() {
+    zsh_functions=$1
     version=$(inside tranche --version)
     for program in tranche tranche-oci; do
         inside $program --version | grep -q -E '^tranche(-oci)? [0-9]+\.[0-9]+\.[0-9]+' || fail "$program --version"
@@ -16,7 +18,10 @@ check_installed() {
     inside man tranche | grep -q 'an exact slice of one' || fail "the page of tranche cannot be shown"
     inside bash -c '. /usr/share/bash-completion/completions/tranche && complete -p tranche' > /dev/null ||
         fail "bash completion"
-    for file in zsh/site-functions/_tranche fish/vendor_completions.d/tranche.fish tranche/hooks.d/tranche.json; do
+    # The command and the program have pages of the same name.
+    inside man tranche-runtime | grep -q 'tranche-runtime(8)' || fail "man tranche-runtime does not name the page of the program"
+    inside man 8 tranche-runtime | grep -q 'tranche-runtime(1)' || fail "man 8 tranche-runtime"
+    for file in "zsh/$zsh_functions/_tranche" fish/vendor_completions.d/tranche.fish tranche/hooks.d/tranche.json; do
         [ -s "$ROOT/usr/share/$file" ] || fail "/usr/share/$file is missing"
     done
     # The example is a policy that this version reads.
@@ -57,4 +62,47 @@ check_removal() {
     done
     grep -q '/etc/cdi/by-tranche-oci.yaml: names a hook of tranche' "$1" || fail "the removal did not name a broken file"
     rmdir "$ROOT/etc/cdi" "$ROOT/run/cdi"
+}
+
+# Files of engines as an administrator has them, with forms that no program writes.
+engine_files='etc/docker/daemon.json etc/containerd/config.toml etc/crio/crio.conf etc/containers/containers.conf
+    etc/rancher/config.toml'
+make_engine_files() {
+    for file in $engine_files; do
+        mkdir -p "$ROOT/${file%/*}"
+    done
+    printf '{ "debug" :true,\n\t"default-runtime": "crun"}' > "$ROOT/etc/docker/daemon.json"
+    printf '# ours\nversion = 2' > "$ROOT/etc/containerd/config.toml"
+    printf '[crio.runtime]\r\ndefault_runtime = "crun"\r\n' > "$ROOT/etc/crio/crio.conf"
+    printf "[engine]\nruntime = 'runc' # ours\n" > "$ROOT/etc/containers/containers.conf"
+    printf 'version = 2\n\n\n' > "$ROOT/etc/rancher/config.toml"
+    chmod 600 "$ROOT/etc/docker/daemon.json"
+}
+
+# $1: where the list goes. Names, modes and bytes of all that is in the directories of engines.
+list_engine_files() {
+    (
+        cd "$ROOT" || exit
+        for file in $engine_files; do
+            find "${file%/*}" -printf '%p %m\n' -type f -exec sha256sum '{}' +
+        done
+    ) | LC_ALL=C sort > "$1"
+}
+
+# Every engine's, and one in an unusual place. All of them name the program that the package has.
+configure_engines() {
+    for engine in docker containerd crio podman; do
+        inside tranche runtime configure --runtime "$engine" --set-as-default
+    done
+    inside tranche runtime configure --runtime containerd --config /etc/rancher/config.toml --drop-in-config=
+    for directory in docker containerd crio containers rancher; do
+        grep -r -q /usr/bin/tranche-runtime "$ROOT/etc/$directory" || fail "$directory is not configured"
+    done
+}
+
+# $1: what the removal of a file that is no JSON printed. Its last line but what docker needs is a command for the shell.
+repair_docker() {
+    line=$(grep 'docker: /etc/docker/daemon.json: still has what tranche wrote' "$1") || fail "no line about daemon.json: $(cat "$1")"
+    command=${line#*or restore it: }
+    inside sh -euc "${command%; run systemctl restart docker to apply it}" || fail "the command of the removal: $command"
 }

@@ -24,7 +24,7 @@ mkdir -p "$ROOT/usr/libexec"
 command rpm --root "$ROOT" --initdb
 files > "$work/before"
 rpm -i "$package" > "$work/log" 2>&1 || fail "rpm -i: $(cat "$work/log")"
-check_installed
+check_installed site-functions
 [ -L "$ROOT$wanted" ] || fail "the socket of the broker is not enabled"
 rpm -V tranche > "$work/log" || fail "rpm -V: $(cat "$work/log")"
 
@@ -33,11 +33,24 @@ echo "{}" | inside nvidia-cdi-hook noop || fail "nvidia-cdi-hook noop"
 rpm -e tranche-nvidia-compat
 
 make_specifications > /dev/null 2>&1
+make_engine_files
+list_engine_files "$work/engines"
+configure_engines > "$work/log" 2>&1 || fail "runtime configure: $(cat "$work/log")"
+list_engine_files "$work/configured"
 # An upgrade removes nothing.
 rpm -U --force "$package" > "$work/log" 2>&1 || fail "rpm -U: $(cat "$work/log")"
 [ -e "$ROOT/etc/cdi/tranche.yaml" ] || fail "an upgrade removed a specification"
+list_engine_files "$work/upgraded"
+same "$work/configured" "$work/upgraded" "an upgrade"
+printf '{' > "$ROOT/etc/docker/daemon.json"
 rpm -e tranche > "$work/log" 2>&1 || fail "rpm -e: $(cat "$work/log")"
 check_removal "$work/log"
+repair_docker "$work/log"
+list_engine_files "$work/restored"
+same "$work/engines" "$work/restored" "the removal: engines' files"
+for directory in docker containerd crio containers rancher; do
+    rm -r "${ROOT:?}/etc/$directory"
+done
 files > "$work/after"
 same "$work/before" "$work/after" "the rpm"
 echo "rpm: installed, upgraded and removed; nothing is left"

@@ -2,7 +2,6 @@
 
 use crate::mps::MpsAnswer;
 use crate::out;
-use anyhow::Result;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use tranche_broker::control::{Control, ControlOptions, MachineControl};
 use tranche_broker::facts::HostNow;
 use tranche_broker::serve::Socket;
 use tranche_core::broker::{self, BrokerError};
-use tranche_core::error::{Error, Kind, Result as Checked};
+use tranche_core::error::{Error, Kind, Result};
 use tranche_core::types::DeviceKey;
 use tranche_protocol::MpsRequest;
 use tranche_state::controlled::ControlledDevice;
@@ -79,7 +78,7 @@ fn has_journal(state_dir: &Path) -> bool {
 }
 
 /// Stops each device by `stop`; returns what remains.
-fn each(devices: &[ControlledDevice], dry_run: bool, stop: impl Fn(&DeviceKey) -> Checked<()>) -> Vec<Error> {
+fn each(devices: &[ControlledDevice], dry_run: bool, stop: impl Fn(&DeviceKey) -> Result<()>) -> Vec<Error> {
     let mut remaining = Vec::new();
     for device in devices {
         if dry_run {

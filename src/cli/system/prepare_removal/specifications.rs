@@ -38,10 +38,13 @@ fn is_own(file: &Loaded) -> bool {
 fn names_program(spec: &Spec) -> bool {
     let edits = spec.devices.iter().map(|device| &device.edits).chain([&spec.edits]);
     let mut hooks = edits.flat_map(|edits| &edits.hooks);
-    hooks.any(|hook| {
-        let name = Path::new(&hook.path).file_name();
-        name.is_some_and(|name| PROGRAMS.iter().any(|program| name == *program))
-    })
+    hooks.any(|hook| is_program(&hook.path))
+}
+
+/// Whether `path` is that of a program of tranche.
+pub(super) fn is_program(path: &str) -> bool {
+    let name = Path::new(path).file_name();
+    name.is_some_and(|name| PROGRAMS.iter().any(|program| name == *program))
 }
 
 #[cfg(test)]

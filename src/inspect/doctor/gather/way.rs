@@ -20,7 +20,7 @@ const STICKY: u32 = 0o1000;
 /// An access list that lets a user write shows as a right of the group, as the kernel shows it (acl(5)); so a directory
 /// that a group may write is one that others can change, whatever group it is. `unpacked_by` is the user who has a copy
 /// of another machine, in which what was root's may be that user's.
-pub(super) fn replaceable(top: &Path, path: &Path, unpacked_by: Option<u32>) -> Option<Replaceable> {
+pub fn replaceable(top: &Path, path: &Path, unpacked_by: Option<u32>) -> Option<Replaceable> {
     let (top, rest) = match path.strip_prefix(top) {
         Ok(rest) => (top, rest),
         Err(_) => (Path::new("/"), path),

@@ -7,7 +7,7 @@ use crate::mig::layout::{GpuWish, MigPartedSelector, PciModel, WishedInstance};
 use crate::yaml::{Node, TextOrigin, Value, explain, options, place};
 use std::collections::BTreeMap;
 use tranche_core::error::{Error, Result};
-use tranche_core::text::some;
+use tranche_core::text::candidates;
 use tranche_core::types::{MigProfile, Place};
 
 /// The key of a ConfigMap that mig-parted's manager reads, if it has several.
@@ -111,13 +111,16 @@ impl Reader<'_> {
             (None, [_]) => only(),
             (None, _) => {
                 let error = Error::usage(self.file, "has several configurations");
-                return Err(error.hint(format!("select one of {}", some(&names))));
+                return Err(error.hint(format!("select one of {}", candidates("", &names))));
             }
             (Some(name), _) => named.get(name).cloned(),
         };
         chosen.ok_or_else(|| {
             let what = format!("has no configuration {}", selected.unwrap_or_default());
-            Error::usage(self.file, what).hint(format!("expected one of {}", some(&names)))
+            Error::usage(self.file, what).hint(format!(
+                "expected one of {}",
+                candidates(selected.unwrap_or_default(), &names)
+            ))
         })
     }
 
@@ -132,7 +135,8 @@ impl Reader<'_> {
                 Some(key) => found.insert(key, value),
                 None => {
                     let error = self.wrong(key, format!("unknown key {}", key.value));
-                    return Err(error.hint(format!("expected one of {}", some(known))));
+                    let asked = key.value.text().unwrap_or_default();
+                    return Err(error.hint(format!("expected one of {}", candidates(asked, known))));
                 }
             };
         }

@@ -7,7 +7,7 @@ use super::document::Document;
 use super::fill::Filler;
 use crate::yaml::{Node, TextOrigin, Value};
 use tranche_core::error::{Error, Result};
-use tranche_core::text::some;
+use tranche_core::text::candidates;
 
 /// The configuration that is taken if nobody names one.
 const DEFAULT_KEY: &str = "default";
@@ -53,7 +53,10 @@ pub(super) fn policy_in<'a>(
         .iter()
         .filter_map(|(key, value)| Some((key.value.text()?, value)))
         .collect();
-    let known = some(&named.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let known = candidates(
+        key.unwrap_or_default(),
+        &named.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+    );
     let find = |wanted: &str| named.iter().find(|(name, _)| *name == wanted);
     let (name, value) = match (key, named.as_slice()) {
         (Some(key), _) => find(key).ok_or_else(|| {
