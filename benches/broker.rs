@@ -19,12 +19,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
+#[path = "support/asking.rs"]
+mod asking;
 #[path = "support/crun.rs"]
 mod crun;
 use tranche_test_support as support;
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -35,12 +36,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use asking::{activated, asked, request};
 use crun::median;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rustix::process::{PidfdFlags, Uid, pidfd_open};
-use rustix::thread::set_thread_res_uid;
-use serde_json::{Value, json};
+use rustix::process::{PidfdFlags, pidfd_open};
+use serde_json::json;
 use support::init::Init;
 use tranche_broker::control::{DriverAccess, MachineControl};
 use tranche_broker::facts::{Facts, HostFacts};
@@ -281,7 +282,10 @@ fn many(oci: &Path, top: &Path, state_dir: &Path, rounds: usize) {
     line("hook claim, 100 at once, each", alone, prepared);
 }
 
-/// GPU 0 of the built-in host.
+/// The built-in host.
+const HOST: &str = "sim:t4x2";
+
+/// Its GPU 0.
 const GPU_0: &str = "--device=GPU-da1435d3-36d6-f363-f134-290ab6a9a640";
 
 const POLICY: &str = "\
@@ -307,7 +311,7 @@ fn cold(oci: &Path, top: &Path, rounds: usize) {
             let hook = hook(oci, top, &state_dir, words, "c", init.pid());
             let start = Instant::now();
             // A claim that asks nobody starts no broker.
-            let broker = std::ptr::eq(words, &prepared).then(|| activated(&listener, &state_dir, &policy));
+            let broker = std::ptr::eq(words, &prepared).then(|| activated(HOST, &listener, &state_dir, &policy));
             time(hook);
             times.push(start.elapsed());
             drop(init);
@@ -320,28 +324,6 @@ fn cold(oci: &Path, top: &Path, rounds: usize) {
     }
     let [alone, prepared] = times.map(median);
     line("hook claim, the broker is started", alone, prepared);
-}
-
-/// The broker, started with a socket that listens already.
-fn activated(listener: &UnixListener, state_dir: &Path, policy: &Path) -> Child {
-    // The shell gives the broker its own number, and the socket under the number 3.
-    let script = "exec 3<&0 0</dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"";
-    let mut command = Command::new("/bin/sh");
-    command
-        .args([
-            "-c",
-            script,
-            "sh",
-            env!("CARGO_BIN_EXE_tranche"),
-            "broker",
-            "--inventory=sim:t4x2",
-        ])
-        .arg(format!("--state-dir={}", state_dir.display()))
-        .arg(format!("--spec-dir={}", state_dir.join("cdi").display()))
-        .arg(format!("--config={}", policy.display()));
-    let socket = OwnedFd::from(listener.try_clone().unwrap());
-    command.env_clear().stdin(Stdio::from(socket)).stdout(Stdio::null());
-    command.spawn().unwrap()
 }
 
 /// What the policy says about users, in the broker that limits them.
@@ -370,7 +352,7 @@ fn of_users(top: &Path, rounds: usize) {
         let socket = state_dir.join("broker.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
-        brokers.push((activated(&listener, &state_dir, &file), socket));
+        brokers.push((activated(HOST, &listener, &state_dir, &file), socket));
     }
     let whole = json!({"version": 1, "command": "claim", "name": "whole", "device": "1", "wait": "1h"});
     asked(USERS[0], &brokers[2].1, &whole);
@@ -410,30 +392,4 @@ fn of_users(top: &Path, rounds: usize) {
             time.as_secs_f64() / plain.as_secs_f64()
         );
     }
-}
-
-/// A connection of the user with this request.
-fn request(uid: u32, socket: &Path, request: &Value) -> UnixStream {
-    // The kernel tells the broker who has connected.
-    let connected = thread::scope(|threads| {
-        let connect = || {
-            let uid = Uid::from_raw(uid);
-            set_thread_res_uid(uid, uid, uid).unwrap();
-            UnixStream::connect(socket)
-        };
-        threads.spawn(connect).join().unwrap()
-    });
-    let mut connection = connected.unwrap();
-    connection.write_all(format!("{request}\n").as_bytes()).unwrap();
-    connection
-}
-
-/// How long it takes to connect, to ask and to be answered without an error.
-fn asked(uid: u32, socket: &Path, what: &Value) -> Duration {
-    let start = Instant::now();
-    let mut answer = String::new();
-    request(uid, socket, what).read_to_string(&mut answer).unwrap();
-    let time = start.elapsed();
-    assert!(answer.contains("\"ok\""), "{what}: {answer}");
-    time
 }

@@ -44,7 +44,7 @@ pub(super) fn put_back(at: &PlanOptions, dry_run: bool) -> Result<Vec<Error>> {
             });
             Ok(with_unknown(remaining, &problems))
         }
-        Err(BrokerError::Refused(error)) => Err(error.into()),
+        Err(BrokerError::Refused(error)) => Err(error),
         // Only the broker changes devices, and it leaves a journal of each.
         Err(BrokerError::Unreachable(_)) if !has_journal(state_dir) => Ok(Vec::new()),
         Err(BrokerError::Unreachable(_)) => {
