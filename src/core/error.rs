@@ -3,7 +3,7 @@
 //! A message names the object, says what was wrong and, where we know, what to do:
 //! `gpu 0: shares ask for 96 GiB of 80 GiB; lower one`.
 
-use crate::text::{candidates, shown};
+use crate::text::{candidates, shown, some};
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
@@ -75,6 +75,11 @@ impl Error {
     /// [`Kind::Usage`] about a word that is not one of `known`.
     pub fn unknown<T: AsRef<str>>(object: impl fmt::Display, asked: &str, known: &[T]) -> Self {
         Self::usage(object, "unknown").hint(format!("expected one of {}", candidates(asked, known)))
+    }
+
+    /// As [`Error::unknown`], with the first words in their order: hooks, which are small, know few.
+    pub fn not_one_of(object: impl fmt::Display, known: &[&str]) -> Self {
+        Self::usage(object, "unknown").hint(format!("expected one of {}", some(known)))
     }
 
     /// Adds what the reader can do about it.

@@ -112,20 +112,32 @@ const LONGEST_TYPED: usize = 256;
 /// What is there in place of `asked`, for an error: at most five of `known`, the nearest in spelling first, then how
 /// many more there are. Names that are equally near, and those that are not like `asked`, keep their order.
 pub fn candidates<T: AsRef<str>>(asked: &str, known: &[T]) -> String {
+    nearest(asked, &known.iter().map(AsRef::as_ref).collect::<Vec<&str>>())
+}
+
+fn nearest(asked: &str, known: &[&str]) -> String {
     let edits = |name: &str| {
         let longest = asked.len().max(name.len());
-        let edits = (longest <= LONGEST_TYPED).then(|| strsim::damerau_levenshtein(asked, name));
+        let edits = (longest <= LONGEST_TYPED).then(|| strsim::osa_distance(asked, name));
         // What differs in more than its half is like nothing that was typed.
         edits.filter(|edits| edits * 2 <= longest).unwrap_or(usize::MAX)
     };
-    let mut sorted: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    sorted.sort_by_cached_key(|name| edits(name));
-    let more = sorted.len().saturating_sub(MOST_CANDIDATES);
-    sorted.truncate(MOST_CANDIDATES);
-    match more {
-        0 => sorted.join(", "),
-        more => format!("{} and {more} more", sorted.join(", ")),
+    let mut left: Vec<(usize, &str)> = known.iter().map(|name| (edits(name), *name)).collect();
+    let mut listed = String::new();
+    // One after the other: a sort would be more code than all of this.
+    for number in 0..MOST_CANDIDATES {
+        let Some((at, _)) = left.iter().enumerate().min_by_key(|(_, (edits, _))| *edits) else {
+            break;
+        };
+        if number > 0 {
+            listed.push_str(", ");
+        }
+        listed.push_str(left.remove(at).1);
     }
+    if !left.is_empty() {
+        listed.push_str(&format!(" and {} more", left.len()));
+    }
+    listed
 }
 
 /// Whether a terminal acts on `c` instead of showing it. The ranges are those of Unicode's categories Cc, Cf, Zl and Zp

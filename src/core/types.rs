@@ -150,7 +150,7 @@ macro_rules! words {
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or_else(|| {
                     let known: Vec<&str> = Self::ALL.iter().map(|word| word.as_str()).collect();
-                    $crate::error::Error::unknown(format!("{} \"{text}\"", $noun), text, &known)
+                    $crate::error::Error::not_one_of(format!("{} \"{text}\"", $noun), &known)
                 })
             }
         })?

@@ -27,7 +27,7 @@ use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Book, ContainerName, HeldPart, HeldShare, Holder, LedgerError, Refused, is_start_name};
 use tranche_core::oci::State;
 use tranche_core::root::is_in_user_namespace;
-use tranche_core::text::{candidates, some};
+use tranche_core::text::some;
 use tranche_core::types::{HostPath, Part, Subject};
 
 /// Runs `hook claim`.
@@ -174,7 +174,7 @@ fn refusal_of(call: &ClaimCall, NotEntered { error, book, .. }: NotEntered) -> E
         Refused::Another { .. } => Some("its policy says failRequestsGreaterThanOne".to_owned()),
         Refused::Taken { .. } | Refused::Unreadable(_) | Refused::NotYours(_) => match (free(call, &book), refused) {
             (Some(free), _) if free.is_empty() => Some("no share of it is free".to_owned()),
-            (Some(free), _) => Some(format!("free: {}", candidates("", &free))),
+            (Some(free), _) => Some(format!("free: {}", some(&free))),
             // Of a policy that gave the device in another way.
             (None, Refused::Taken { by, .. }) if by.part != HeldPart::Whole => {
                 Some(format!("refused {}", until_ended(&[by.with_part()], &[])))

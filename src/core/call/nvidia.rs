@@ -51,7 +51,7 @@ impl NvidiaHook {
     /// Returns a usage error if there is no such hook.
     pub fn written(name: &str) -> Result<NvidiaHook> {
         let hook = name.parse().ok().filter(|hook| Self::WRITTEN.contains(hook));
-        hook.ok_or_else(|| Error::unknown(format!("hook \"{name}\""), name, &Self::WRITTEN.map(Self::as_str)))
+        hook.ok_or_else(|| Error::not_one_of(format!("hook \"{name}\""), &Self::WRITTEN.map(Self::as_str)))
     }
 }
 
