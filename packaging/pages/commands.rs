@@ -20,8 +20,8 @@ const COMPLETIONS: [(Shell, &str, &str); 3] = [
     (Shell::Fish, "fish/vendor_completions.d", "tranche.fish"),
 ];
 
-/// A program and a command whose pages have the same name. `man` shows that of the command, in section 1, so it names the
-/// other one.
+/// A program and a command whose pages have the same name. `man` shows that of the command, in section 1, so it names
+/// the other one.
 const SAME_NAME: &str = "tranche-runtime";
 
 /// Writes the files below `share`, which is a directory like `/usr/share`: a page for `tranche` and for each of its
