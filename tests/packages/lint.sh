@@ -45,7 +45,7 @@ for deb in "$packages"/*.deb; do
     named=$(dpkg-deb --fsys-tarfile "$deb" | tar -xO "./usr/share/doc/$name/changelog.Debian.gz" | zcat |
         sed -n 's|.*See \(/.*\)\.$|\1|p')
     # The packages that depend on tranche name its file.
-    dpkg-deb --fsys-tarfile "$packages"/tranche_*.deb | tar -t | grep -q -x -F ".$named" ||
+    dpkg-deb --fsys-tarfile "$packages"/tranche_*.deb | tar -t | grep -x -F ".$named" > /dev/null ||
         { echo "${deb##*/}: changelog.Debian names \"$named\", which no package has" >&2; status=1; }
 done
 if command -v rpm > /dev/null; then

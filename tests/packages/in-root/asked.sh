@@ -43,7 +43,8 @@ link=/etc/systemd/system/multi-user.target.wants/tranche-kubelet.service
 check_kubelet() {
     inside tranche-kubelet --version | grep -q -E '^tranche-kubelet [0-9]+\.[0-9]+\.[0-9]+' || fail "tranche-kubelet --version"
     inside man -w tranche-kubelet > /dev/null || fail "man tranche-kubelet"
-    inside man tranche-kubelet | grep -q 'the device plugin of tranche' || fail "the page of tranche-kubelet cannot be shown"
+    # Pages of a new groff are justified with spaces.
+    inside man tranche-kubelet | tr -s ' ' | grep -q 'the device plugin of tranche' || fail "the page of tranche-kubelet cannot be shown"
     said=$(inside systemd-analyze verify --man=no tranche-kubelet.service 2>&1) || fail "systemd-analyze verify: $said"
     [ -z "$said" ] || fail "systemd-analyze verify: $said"
     # The pod of the chart may run on this node.

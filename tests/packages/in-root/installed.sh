@@ -15,7 +15,7 @@ check_installed() {
     for name in tranche tranche-cdi-generate tranche-system-prepare-removal tranche-oci tranche-runtime; do
         inside man -w "$name" > /dev/null || fail "man $name"
     done
-    inside man tranche | grep -q 'an exact slice of one' || fail "the page of tranche cannot be shown"
+    inside man tranche | tr -s ' ' | grep -q 'an exact slice of one' || fail "the page of tranche cannot be shown"
     inside bash -c '. /usr/share/bash-completion/completions/tranche && complete -p tranche' > /dev/null ||
         fail "bash completion"
     # The command and the program have pages of the same name.
