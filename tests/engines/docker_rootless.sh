@@ -55,7 +55,7 @@ docker gpus $box --runtime tranche --gpus 1 bb:1 /bin/sh -c "$look"
 docker runtime-share $box --runtime tranche --env NVIDIA_VISIBLE_DEVICES=6.any bb:1 /bin/true
 docker runtime-mps $box --runtime tranche --env NVIDIA_VISIBLE_DEVICES=7.big bb:1 /bin/true
 docker runtime-unknown $box --runtime tranche --env NVIDIA_VISIBLE_DEVICES=99 bb:1 /bin/true
-step messages $user "$bed/tranche" status --no-gpu
+step messages $user "$bed/tranche" status --messages --no-gpu
 
 if [ "$reads_cdi" = yes ]; then
     # Before docker 28, dockerd sees /etc/cdi and /run/cdi as links, and does not follow them.

@@ -61,7 +61,7 @@ const PODMAN: &str = r#"
 step build build annotated $asking $labels
 in_image() { podman $hooks run --rm --pull=never --network=none $limits "$@" localhost/annotated:1 sh -c "$look"; }
 step image in_image
-step status tranche status
+step status tranche status --messages
 step other in_image --env NVIDIA_VISIBLE_DEVICES=2
 step void in_image --env NVIDIA_VISIBLE_DEVICES=void
 step taken-back in_image --annotation cdi.k8s.io/x= --annotation tranche.dev/memory= --annotation tranche.dev/wait=
@@ -126,7 +126,7 @@ fn the_environment_of_an_image_has_no_effect_where_it_is_not_accepted() {
 step build build env
 in_image() { podman $hooks run --rm --pull=never --network=none $limits "$@" localhost/env:1 sh -c "$look"; }
 step image in_image
-step status tranche status
+step status tranche status --messages
 step mounted in_image --volume /dev/null:/var/run/nvidia-container-devices/3
 "#;
     let keys = ", acceptEnvironment: never, acceptVolumeMounts: true";
@@ -157,11 +157,11 @@ in_image() {
     docker run --rm --network=none "$@" "$image:1" sh -c "$look"
 }
 step labels in_image labels
-step quiet tranche status
+step quiet tranche status --messages
 step env in_image env
-step status tranche status
+step status tranche status --messages
 step gpus in_image env --gpus '"device=2"'
-step after tranche status
+step after tranche status --messages
 "#;
     for engine in [Engine::PodmanCrun, Engine::PodmanRunc] {
         let keys = ", acceptEnvironment: never";
@@ -203,7 +203,7 @@ step save podman save --format oci-archive --output "$bed/annotated.tar" localho
 step import ctr image import "$bed/annotated.tar"
 in_image() { ctr_run --rm "$@" localhost/annotated:1 "image$#" /bin/sh -c "$look"; }
 step image in_image
-step quiet tranche status
+step quiet tranche status --messages
 step person in_image --annotation cdi.k8s.io/x=nvidia.com/gpu=3
 "#;
     for engine in [Engine::PodmanCrun, Engine::PodmanRunc] {

@@ -49,7 +49,7 @@ step status tranche status --json --no-gpu
 step same begin same "$second" gpu=0.a
 as_user "$bed/tranche" status --no-gpu > "$bed/steps/said.text" 2>&1; echo 0 > "$bed/steps/said.code"
 step mps begin mps "$second" gpu=1.any
-as_user "$bed/tranche" status --no-gpu > "$bed/steps/all-said.text" 2>&1; echo 0 > "$bed/steps/all-said.code"
+as_user "$bed/tranche" status --messages --no-gpu > "$bed/steps/all-said.text" 2>&1; echo 0 > "$bed/steps/all-said.code"
 step root start root "$third" --device nvidia.com/gpu=0.a
 step inside user exec one /bin/ls /dev/nvidia0
 step end user rm --force --time 0 one

@@ -51,8 +51,8 @@ impl Session {
         let step = self.step(name);
         assert_ne!(step.code, 0, "step {name} in:\n{}", self.said);
         let (podman, status) = step.text.split_once(MARK).unwrap_or_default();
-        let last = status.lines().next_back().unwrap_or_default();
-        let why = last.split_once(": ").map(|(_, why)| why).unwrap_or_default();
+        let last = status.lines().find(|line| line.contains("  failure of "));
+        let why = last.and_then(|last| last.split_once(": ")).map_or("", |(_, why)| why);
         assert!(!why.is_empty(), "step {name} in:\n{}", self.said);
         if self.engine == Engine::PodmanRunc {
             assert!(podman.contains(why), "step {name} in:\n{}", self.said);

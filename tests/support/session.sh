@@ -16,14 +16,14 @@ step() {
     cat "$bed/steps/$step.text"
 }
 
-# refuse NAME COMMAND…: a step that is to fail, with what `tranche status` says after it and not before: messages of one
+# refuse NAME COMMAND…: a step that is to fail, with what `tranche status --messages` says after it and not before: messages of one
 # second have no order.
 refuse() {
-    tranche status > "$bed/before" 2>&1
+    tranche status --messages > "$bed/before" 2>&1
     step "$@"
     {
         echo '-- status --'
-        tranche status 2>&1 | grep -vxFf "$bed/before"
+        tranche status --messages 2>&1 | grep -vxFf "$bed/before"
     } >> "$bed/steps/$1.text" 2>&1
 }
 

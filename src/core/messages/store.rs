@@ -131,7 +131,11 @@ impl Messages {
             .directory
             .names(NAMES)
             .about("messages of hooks", "cannot be listed")?;
-        for name in names.iter().filter(|name| is_message_file(name)) {
+        let mut names: Vec<_> = names.into_iter().filter(|name| is_message_file(name)).collect();
+        // Of messages of one second, the one in the file that was written last is the last.
+        let written = |name: &OsString| self.directory.status(name).ok().flatten();
+        names.sort_by_cached_key(|name| written(name).map(|status| (status.st_mtime, status.st_mtime_nsec)));
+        for name in &names {
             match self.read(name) {
                 Ok(messages) => kept.messages.extend(messages),
                 // Another hook has removed the file meanwhile.

@@ -152,7 +152,11 @@ mod tests {
     #[test]
     fn an_unknown_capability_is_refused_with_the_words_that_are_known() {
         let text = capabilities_from_text("compute,grafics").unwrap_err().to_string();
-        for part in ["\"grafics\"", "expected one of compute, utility, graphics, ", "; all means each"] {
+        for part in [
+            "\"grafics\"",
+            "expected one of compute, utility, graphics, ",
+            "; all means each",
+        ] {
             assert!(text.contains(part), "{text}");
         }
         assert_eq!(

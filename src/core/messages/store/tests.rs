@@ -61,6 +61,18 @@ fn messages_come_back_as_they_were_and_in_order() {
 }
 
 #[test]
+fn of_messages_of_one_second_the_one_that_was_written_last_is_the_last() {
+    let (_bed, messages) = Bed::new();
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(20));
+    // Neither the order of names nor that of a directory is that of time.
+    for (text, container) in [("1", "m"), ("2", "z"), ("3", "a"), ("4", "k")] {
+        messages.remember(&[message(7, container, text)]).unwrap();
+        pause();
+    }
+    assert_eq!(texts(&messages), ["1", "2", "3", "4"]);
+}
+
+#[test]
 fn a_container_keeps_its_newest_messages() {
     let (bed, messages) = Bed::new();
     // The characters that take most room in a file.
