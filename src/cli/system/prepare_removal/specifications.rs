@@ -41,10 +41,15 @@ fn names_program(spec: &Spec) -> bool {
     hooks.any(|hook| is_program(&hook.path))
 }
 
-/// Whether `path` is that of a program of tranche.
+/// Whether `path` is that of a program of tranche, or of a link to one: tranche-nvidia-compat has links with NVIDIA's
+/// names.
 pub(super) fn is_program(path: &str) -> bool {
-    let name = Path::new(path).file_name();
-    name.is_some_and(|name| PROGRAMS.iter().any(|program| name == *program))
+    let path = Path::new(path);
+    let is_named = |path: &Path| {
+        path.file_name()
+            .is_some_and(|name| PROGRAMS.iter().any(|program| name == *program))
+    };
+    is_named(path) || path.canonicalize().is_ok_and(|target| is_named(&target))
 }
 
 #[cfg(test)]
@@ -63,6 +68,9 @@ mod tests {
         };
         let json = r#"{"cdiVersion": "0.5.0", "kind": "a.b/json", "devices": [{"name": "a", "containerEdits":
             {"hooks": [{"hookName": "poststop", "path": "/opt/tranche-oci"}]}}]}"#;
+        let link = dir.path().join("nvidia-cdi-hook");
+        std::os::unix::fs::symlink("tranche-oci", &link).unwrap();
+        fs::write(dir.path().join("tranche-oci"), "").unwrap();
         let files = [
             (
                 "a.yaml",
@@ -75,6 +83,7 @@ mod tests {
             ("c.yaml", spec("a.b/other", "/usr/bin/nvidia-cdi-hook")),
             ("d.json", json.to_owned()),
             ("e.yaml", "# Made by tranche 0.0.1\nkind: [\n".to_owned()),
+            ("f.yaml", spec("a.b/linked", link.to_str().unwrap())),
         ];
         files
             .iter()
@@ -87,6 +96,6 @@ mod tests {
             names.collect()
         };
         assert_eq!(names(&found.own), ["a.yaml", "d.json"]);
-        assert_eq!(names(&found.foreign), ["b.yaml"]);
+        assert_eq!(names(&found.foreign), ["b.yaml", "f.yaml"]);
     }
 }
