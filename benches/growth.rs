@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
+use nix::time::ClockId;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tranche_core::ledger::process::Machine;
@@ -87,9 +88,7 @@ fn main() {
         broker.fill(held, goal);
         held = goal;
         broker.row(held, 0);
-        if held <= 1_000 {
-            broker.crowd(held);
-        }
+        broker.crowd(held);
     }
 }
 
@@ -123,16 +122,9 @@ impl Broker {
 
     /// The processor time of the broker until now.
     fn processor_time(&self) -> Duration {
-        let text = fs::read_to_string(format!("/proc/{}/schedstat", self.process.id())).unwrap();
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
-        let of_task = |path: PathBuf| {
-            let text = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
-            text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
-        };
-        let all: u64 = tasks.map(|task| of_task(task.unwrap().path())).sum();
-        // A thread that has ended counts in neither.
-        let own = text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-        Duration::from_nanos(all.max(own))
+        let pid = Pid::from_raw(self.process.id().try_into().unwrap());
+        let clock = ClockId::pid_cpu_clock_id(pid).unwrap();
+        clock.now().unwrap().into()
     }
 
     /// Its memory in MiB.
@@ -141,6 +133,19 @@ impl Broker {
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
         let kib: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
         kib / 1024.0
+    }
+
+    /// Waits until the broker has had nothing to do for a while.
+    fn until_quiet(&self) {
+        let mut used = self.processor_time();
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let now = self.processor_time();
+            if now.saturating_sub(used) < Duration::from_millis(20) {
+                return;
+            }
+            used = now;
+        }
     }
 
     fn files(&self) -> usize {
@@ -228,7 +233,7 @@ impl Broker {
         let mut waiting: Vec<(u32, UnixStream)> = (FIRST + 1..=FIRST + WAITING)
             .map(|user| (user, request(user, &self.socket, &whole("whole"))))
             .collect();
-        std::thread::sleep(Duration::from_secs(2));
+        self.until_quiet();
         let each = (self.memory() - before) * 1024.0 / f64::from(WAITING);
         self.row(held, WAITING);
         let (mut times, mut cpu) = (Vec::new(), Vec::new());

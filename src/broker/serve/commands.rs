@@ -33,6 +33,8 @@ pub(super) struct Commands<'a> {
     pub(super) shown: Mutex<Option<PublicStatus>>,
     /// One layout is applied at a time.
     pub(super) mig: Mutex<()>,
+    /// Requests that come at once do not each have all claims in memory: one reads them at a time.
+    pub(super) reading: Mutex<()>,
     /// Users who wait.
     pub(super) queue: UserQueue,
     /// What was found last of the GPUs on which instances are made for resource claims.
@@ -55,6 +57,7 @@ impl<'a> Commands<'a> {
             wake,
             shown: Mutex::new(None),
             mig: Mutex::new(()),
+            reading: Mutex::new(()),
             queue: UserQueue::default(),
             divided: Mutex::new(None),
         }

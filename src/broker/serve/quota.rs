@@ -4,6 +4,7 @@ use super::commands::Commands;
 use super::peer::BrokerClient;
 use crate::facts::Facts;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
@@ -12,6 +13,7 @@ use tranche_core::types::DeviceKey;
 use tranche_plan::policy::{Sourced, UserLimits};
 use tranche_plan::share::{Plan, SplitDevice};
 use tranche_state::accounts::{Account, Accounts};
+use tranche_state::mutex::lock;
 
 /// The limits of one client, whose account was asked for.
 pub(super) struct ClientQuota<'a> {
@@ -37,8 +39,13 @@ impl<'a> ClientQuota<'a> {
     pub(super) fn of(commands: &'a Commands<'a>, peer: &BrokerClient, claims: &Claims) -> Result<Self> {
         let accounts = commands.accounts;
         let facts = commands.facts()?;
-        for claim in claims.books()?.claims() {
-            accounts.of(claim.uid);
+        // Each is asked for once, and nobody waits for NSS here but those who ask for it.
+        let holders: BTreeSet<u32> = {
+            let _one_at_a_time = lock(&commands.reading);
+            claims.books()?.claims().map(|claim| claim.uid).collect()
+        };
+        for uid in holders {
+            accounts.of(uid);
         }
         Ok(Self {
             account: accounts.of(peer.uid),
