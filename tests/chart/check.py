@@ -11,17 +11,13 @@ import tempfile
 from pathlib import Path
 
 import yaml
-from classes import extended_resources
 from document import check_document
-from helm import ALONE, CHART, DRA, HELMS, KUBERNETES, LEAST, VERSION, rendered, run, validate, version
-from mutants import check_mutants
-from objects import of_kind, pod_of
-from policy import account_of, is_policy_of_account
-from properties import broken
+from golden import check_golden
+from helm import ALONE, CHART, DRA, HELMS, KUBERNETES, LEAST, VERSION, of_kind, pod_of, rendered, run, validate, version
+from policy import account_of, check_policy, is_policy_of_account
 from refused import check_refused
 from report import expect, expect_success, finish
 from rights import calls_of, rights
-from sets import check_sets
 
 
 # The classes of the chart, in a file of the tests of tranche-kubelet.
@@ -53,15 +49,10 @@ def check_rights():
         found = rights(objects)
         seen = f"missing {wanted - found}, superfluous {found - wanted}"
         expect(found == wanted, f"the rights with {options[-1]}", seen)
-        expect(not broken(objects), f"what holds for every set of values, with {options[-1]}", broken(objects))
 
 
 def check_classes():
-    """What two classes of one device have, and what another name of the release changes."""
-    options = ["--set", "dra.extendedResources.gpu=nvidia.com/gpu,dra.extendedResources.mig=example.com/mig"]
-    found = extended_resources(rendered(HELMS[-1], CHART, *LEAST, *DRA, *options))
-    wanted = {"gpu.tranche.dev": "nvidia.com/gpu", "mig.gpu.tranche.dev": "example.com/mig"}
-    expect(found == wanted, "without NVIDIA's classes, tranche's have the names of extended resources", found)
+    """The classes, and what another name of the release changes."""
     # The tests of manifests allocate with these (src/kubelet/tests/kubelet/manifests).
     options = ["--set", "dra.deviceClasses.nvidia=true,dra.extendedResources.gpu=nvidia.com/gpu"]
     found = {one["metadata"]["name"]: one["spec"] for one in of_kind(rendered(HELMS[-1], CHART, *LEAST, *DRA, *options), "DeviceClass")}
@@ -90,8 +81,8 @@ def check_as_dependency(scratch):
     (parent / "values.yaml").write_text("global: {team: a}\ntranche: {image: {repository: a/b}}\n")
     shutil.copytree(CHART, parent / "charts/tranche")
     for helm in HELMS:
-        found = broken(rendered(helm, parent))
-        expect(not found, f"{helm.name}: another chart depends on this one", found)
+        found = pod_of(rendered(helm, parent))["containers"][0]["image"]
+        expect(found == f"a/b:{version()}", f"{helm.name}: another chart depends on this one", found)
 
 
 DRIVER_NOTES = ["DRA driver", "kubectl get resourceslices", "kubectl get deviceclasses"]
@@ -117,14 +108,14 @@ def main():
         scratch = Path(scratch)
         check_versions()
         check_lint()
-        check_sets(scratch)
+        check_golden()
         check_rights()
+        check_policy()
         check_classes()
         check_schema_refuses(scratch)
         check_refused()
         check_as_dependency(scratch)
         check_notes(scratch)
-        check_mutants(scratch)
         check_document(scratch)
     finish()
 

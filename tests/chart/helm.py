@@ -51,3 +51,12 @@ def check_schema(name, file):
 def version():
     """The version of the workspace."""
     return re.search(r'^version = "(.*)"$', (TOP / "Cargo.toml").read_text(), re.M).group(1)
+
+
+def of_kind(objects, kind):
+    return [one for one in objects if one["kind"] == kind]
+
+
+def pod_of(objects):
+    (daemonset,) = of_kind(objects, "DaemonSet")
+    return daemonset["spec"]["template"]["spec"]

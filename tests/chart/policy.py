@@ -3,7 +3,8 @@
 import itertools
 
 from evaluator import CEL
-from objects import of_kind, pod_of
+from helm import ALONE, CHART, DRA, HELMS, LEAST, of_kind, pod_of, rendered
+from report import expect
 
 NODE_KEY = "authentication.kubernetes.io/node-name"
 
@@ -51,24 +52,6 @@ def is_policy_of_account(objects):
     return policy is None or applies(policy, account) and not any(applies(policy, one) for one in others)
 
 
-def is_policy_complete(objects):
-    """Each request of a driver that changes slices is judged, and refused if that fails."""
-    policy = policy_of(objects)
-    if policy is None:
-        return True
-    (rule,) = policy["matchConstraints"].pop("resourceRules")
-    return (
-        policy["failurePolicy"] == "Fail"
-        and policy["matchConstraints"] == {"matchPolicy": "Equivalent"}
-        and rule.keys() == {"apiGroups", "apiVersions", "operations", "resources"}
-        and rule["apiGroups"] == ["resource.k8s.io"]
-        and rule["apiVersions"] == ["v1"]
-        and rule["resources"] == ["resourceslices"]
-        and sorted(rule["operations"]) == ["CREATE", "DELETE", "UPDATE"]
-        and all(one["message"] for one in policy["validations"])
-    )
-
-
 def is_policy_of_node(objects):
     policy = policy_of(objects)
     if policy is None:
@@ -90,3 +73,12 @@ def is_policy_of_node(objects):
         if admits(policy, operation, user, old, new) != wanted:
             return False
     return True
+
+
+def check_policy():
+    """It is for the account of the pods, and lets a node change its own slices, and no others."""
+    for options in [ALONE, [*LEAST, *DRA]]:
+        objects = rendered(HELMS[-1], CHART, *options)
+        expect(policy_of(objects) is not None, f"a driver has a policy, with {options[-1]}", objects)
+        expect(is_policy_of_account(objects), f"the policy is for the account of the pods, with {options[-1]}", objects)
+        expect(is_policy_of_node(objects), f"the policy lets a node change its own slices, with {options[-1]}", objects)

@@ -1,7 +1,6 @@
 """The rights that the chart asks for, and the calls that the program makes."""
 
 from helm import TOP
-from objects import has_config_map, is_driver
 
 
 def rights(objects):
@@ -30,12 +29,6 @@ def rights(objects):
                 assert right not in found
                 found.add(right)
     return found
-
-
-def calls(objects):
-    """The calls that the program makes with the options of these objects."""
-    events = any(one["kind"] == "Role" for one in objects)
-    return calls_of(events=events, config=has_config_map(objects), dra=is_driver(objects))
 
 
 def calls_of(**parts):
