@@ -4,9 +4,6 @@
 use super::catalogue::{ALL, Family, FamilyKind};
 use std::collections::BTreeMap;
 
-/// The media type of the text.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Samples, by family.
 #[derive(Debug, Default)]
 pub(super) struct Exposition {

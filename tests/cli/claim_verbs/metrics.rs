@@ -3,8 +3,6 @@
 use super::observed::Machine;
 use super::*;
 use crate::support::openmetrics::{self, Series};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 
 fn series(text: &str) -> Series {
     openmetrics::read(text).unwrap_or_else(|wrong| panic!("{wrong}\n{text}"))
@@ -188,63 +186,4 @@ fn the_file_is_replaced_in_one_step() {
     let (first, second) = (write(), write());
     assert_ne!(first.ino(), second.ino(), "a reader of the old file keeps it");
     assert_eq!(second.permissions().mode() & 0o777, 0o644);
-}
-
-#[test]
-fn the_server_answers_collectors_one_after_another_and_survives_others() {
-    let Some((machine, _inits)) = busy("metrics_server") else {
-        return;
-    };
-    let line = machine.call(&["metrics", "--listen=0.0.0.0:0"]).run().failed(2);
-    assert!(
-        line.contains("is not a loopback address") && line.contains("--allow-remote"),
-        "{line}"
-    );
-    let words = machine.call(&["metrics", "--listen=127.0.0.1:0"]).words;
-    let mut server = Command::new(&words[0]);
-    let mut server = server
-        .args(&words[1..])
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(server.stderr.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
-    let address = line
-        .trim()
-        .strip_prefix("http://")
-        .and_then(|rest| rest.strip_suffix("/metrics"));
-    let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
-    let ask = |request: &str| {
-        let mut stream = TcpStream::connect(&address).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
-    // One that says nothing and goes away, one that sends no HTTP, one that never ends.
-    drop(TcpStream::connect(&address).unwrap());
-    assert!(ask("hello\r\n\r\n").starts_with("HTTP/1.1 400 "));
-    let silent = TcpStream::connect(&address).unwrap();
-    assert!(ask("GET /secret HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
-    drop(silent);
-    for _ in 0..2 {
-        let answer = ask("GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n");
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
-        assert!(
-            head.contains("Content-Type: application/openmetrics-text; version=1.0.0"),
-            "{head}"
-        );
-        assert!(head.contains(&format!("Content-Length: {}", body.len())) && head.contains("Connection: close"));
-        assert_eq!(value(&series(body), "tranche_device_shares", &["gpu=0\""]), 4.0);
-    }
-    assert_eq!(
-        server.try_wait().unwrap().map(|status| status.code()),
-        None,
-        "it still serves"
-    );
-    server.kill().unwrap();
-    server.wait().unwrap();
 }
