@@ -10,9 +10,6 @@ if [ "$1" -eq 0 ]; then
         done
     fi
     if [ -x /usr/bin/tranche ]; then
-        if [ -e /var/lib/tranche/take-over.json ]; then
-            /usr/bin/tranche cdi refresh --hand-back || :
-        fi
         /usr/bin/tranche system prepare-removal || :
     fi
     if command -v systemctl > /dev/null 2>&1; then

@@ -13,12 +13,10 @@ mod limit;
 mod options;
 mod others;
 mod signs;
-mod take_over;
 mod watch;
 
 pub use changes::RefreshReport;
 pub use options::{OUTPUT_DIR, RefreshOptions};
-pub use take_over::{RECORD_DIR, TakeOverOptions, UNIT_DIR};
 pub use watch::watch;
 
 use crate::generate::Outcome;
@@ -28,7 +26,6 @@ use last::LastRefresh;
 use options::RefreshPlace;
 use signs::Sign;
 use std::path::PathBuf;
-use take_over::TakeOver;
 use tranche_core::error::{Error, Kind, Result, line};
 use tranche_core::ledger::{self, LedgerDirectory, StateLock};
 use tranche_core::root::Missing;
@@ -90,11 +87,6 @@ impl<'a> Refresh<'a> {
     /// Returns an error if the host has no device ([`Kind::Nothing`]), if it could not be examined completely and there
     /// are files of a complete examination, if the policy is invalid, or if a file cannot be written.
     pub fn run(&self, notes: &mut Vec<String>) -> Result<Refreshed> {
-        self.with(&PlainNames::UnlessDefined, notes)
-    }
-
-    /// As [`Refresh::run`], where `names` says who defines the plain devices.
-    fn with(&self, names: &PlainNames<'_>, notes: &mut Vec<String>) -> Result<Refreshed> {
         let (options, place, dry_run) = (self.options, &self.place, self.dry_run);
         let mut examined = found::examine(options, place, notes)?;
         let last = HostFile::load(&place.state_dir);
@@ -123,7 +115,7 @@ impl<'a> Refresh<'a> {
         let sharing = found.sharing.clone();
         let links = options.char_links.as_deref().filter(|_| !dry_run);
         let links = links.map(|dir| (dir, char_links::of(&found.inventory)));
-        let changes = Changes::of(found, options, place, names)?;
+        let changes = Changes::of(found, options, place)?;
         if let Some(missing) = missing {
             keep_good(&missing, &last, &changes)?;
         }
@@ -131,11 +123,7 @@ impl<'a> Refresh<'a> {
             let note = pipe_directories::make_for(sharing.as_ref(), &place.output_dir, &options.tmpfiles_dir)?;
             notes.extend(note);
         }
-        let taken = match names {
-            PlainNames::TakeOver(take) => take.begin(&changes.others.files, notes)?,
-            PlainNames::UnlessDefined | PlainNames::HandBack => Vec::new(),
-        };
-        let report = changes.apply(&taken, dry_run, notes)?;
+        let report = changes.apply(dry_run)?;
         if let Some((dir, links)) = links {
             char_links::make(dir, &links)?;
         }
@@ -163,17 +151,6 @@ fn lock(options: &RefreshOptions, place: &RefreshPlace) -> Result<Option<StateLo
     let state = LedgerDirectory::state(&place.state_dir, Missing::Make)?;
     let lock = state.map(|state| ledger::lock(&state, "refresh.lock", options.lock_timeout));
     lock.transpose()
-}
-
-/// Who defines the plain devices where another program's file does.
-#[derive(Debug)]
-enum PlainNames<'a> {
-    /// That program.
-    UnlessDefined,
-    /// tranche, after that program's files were recorded.
-    TakeOver(TakeOver<'a>),
-    /// That program, whose files are put back after this refresh.
-    HandBack,
 }
 
 /// What a refresh did.

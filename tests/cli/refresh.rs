@@ -19,7 +19,6 @@ mod last_policy;
 mod needed;
 mod others;
 mod sources;
-mod take_over;
 mod together;
 mod watched;
 

@@ -23,7 +23,7 @@ pub enum Content {
 }
 
 /// The files by their paths in the state directory; those below `kept` outlive a boot. A `*` is any part of a name.
-pub const STATE_FILES: [(&str, Content); 29] = [
+pub const STATE_FILES: [(&str, Content); 28] = [
     ("broker.lock", Content::Empty),
     ("refresh.lock", Content::Empty),
     ("ledger/lock", Content::Empty),
@@ -36,7 +36,6 @@ pub const STATE_FILES: [(&str, Content); 29] = [
     ("kept/last-policy.json", Content::Json),
     ("kept/out-of-service.json", Content::Json),
     ("kept/mig-layout.json", Content::Json),
-    ("kept/take-over.json", Content::Json),
     ("kept/engine-files.json", Content::Json),
     ("prohibited.json", Content::Json),
     ("host.json", Content::Json),

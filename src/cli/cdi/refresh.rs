@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tranche_core::error::{Error, Kind};
 use tranche_core::types::{CdiVersion, WaitTime};
-use tranche_specs::refresh::{self, Refresh, RefreshOptions, Refreshed, TakeOverOptions};
+use tranche_specs::refresh::{self, Refresh, RefreshOptions, Refreshed};
 use tranche_state::planning::PlanOptions;
 use tranche_state::stop;
 
@@ -21,8 +21,6 @@ use tranche_state::stop;
 pub(crate) struct Args {
     #[command(flatten)]
     how: RefreshArgs,
-    #[command(flatten)]
-    take_over: TakeOverArgs,
     /// Do nothing if nothing has changed that the last refresh looked at: the driver, its files and nodes, the GPUs,
     /// the policy, specifications, engines. The driver's library is not asked then
     #[arg(long, help_heading = None)]
@@ -102,24 +100,6 @@ impl RefreshArgs {
     }
 }
 
-/// What is taken over, and where the record is.
-#[derive(Debug, clap::Args)]
-struct TakeOverArgs {
-    /// Let tranche define the plain names where another program does: mask NVIDIA's refresh units
-    /// (nvidia-cdi-refresh.service and .path) and remove files that define the same names. --hand-back undoes it
-    #[arg(long, help_heading = None, conflicts_with_all = ["hand_back", "if_changed", "dry_run"])]
-    take_over: bool,
-    /// Undo --take-over: put the files and units back as they were, and define no plain name that they define
-    #[arg(long, help_heading = None, conflicts_with_all = ["if_changed", "dry_run"])]
-    hand_back: bool,
-    /// The directory of units that take precedence over those of packages
-    #[arg(long, value_name = "DIR", default_value = refresh::UNIT_DIR, hide = true)]
-    unit_dir: PathBuf,
-    /// The directory for the record of what was taken over. It outlives a boot, as masks of units do
-    #[arg(long, value_name = "DIR", default_value = refresh::RECORD_DIR, hide = true)]
-    record_dir: PathBuf,
-}
-
 /// The options of `tranche cdi watch`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchArgs {
@@ -137,16 +117,6 @@ const MOST_LOOKS: usize = 3;
 pub(super) fn run(args: Args) -> Result<ExitCode> {
     let options = args.how.options();
     let refresh = Refresh::begin(&options, args.dry_run)?;
-    let take = TakeOverOptions {
-        unit_dir: args.take_over.unit_dir,
-        record_dir: args.take_over.record_dir,
-    };
-    if args.take_over.take_over {
-        return report(args.json, |notes| refresh.take_over(&take, notes));
-    }
-    if args.take_over.hand_back {
-        return report(args.json, |notes| refresh.hand_back(&take, notes));
-    }
     if !args.if_changed {
         return report(args.json, |notes| refresh.run(notes));
     }

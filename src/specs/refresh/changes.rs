@@ -4,7 +4,6 @@ use super::found::FoundFiles;
 use super::limit::{self, LimitedWriter, VersionLimit};
 use super::options::{RefreshOptions, RefreshPlace};
 use super::others::{self, OtherFiles};
-use super::{PlainNames, take_over};
 use crate::digests;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -76,18 +75,13 @@ struct SpecReport {
 impl Changes {
     /// # Errors
     /// Returns an error if a specification cannot be made.
-    pub(super) fn of(
-        mut found: FoundFiles,
-        options: &RefreshOptions,
-        place: &RefreshPlace,
-        names: &PlainNames<'_>,
-    ) -> Result<Self> {
+    pub(super) fn of(mut found: FoundFiles, options: &RefreshOptions, place: &RefreshPlace) -> Result<Self> {
         let RefreshPlace { state_dir, output_dir } = place;
         let guarded = found.sharing.as_ref().map_or_else(GuardedDevices::default, |sharing| {
             GuardedDevices::of(&sharing.plan, &sharing.held, &found.inventory)
         });
         let dirs = &found.settings.spec_dirs;
-        let others = others::leave_out(&mut found.derived, dirs, output_dir, names, &guarded)?;
+        let others = others::leave_out(&mut found.derived, dirs, output_dir, &guarded)?;
         let limit = VersionLimit::of(options.cdi_version, &found.engines);
         let first = found.derived.kind.clone();
         let host = found.origin.host;
@@ -151,11 +145,11 @@ impl Changes {
     }
 
     /// Writes what is not on the disk yet, and removes specifications of an earlier refresh that this one does not
-    /// have. `taken` are files of other programs that have to go before; `notes` gets a line for each.
+    /// have.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written or removed. As long as the disk is full, no file is replaced.
-    pub(super) fn apply(mut self, taken: &[PathBuf], dry_run: bool, notes: &mut Vec<String>) -> Result<RefreshReport> {
+    pub(super) fn apply(mut self, dry_run: bool) -> Result<RefreshReport> {
         let wanted = |path: &PathBuf| self.specs.iter().any(|spec| spec.path == *path);
         let removed: Vec<PathBuf> = self.existing.iter().filter(|path| !wanted(path)).cloned().collect();
         let mut prepared = Vec::new();
@@ -196,8 +190,6 @@ impl Changes {
             true => None,
             false => Some(Prepared::new(&report.host_file, &text, &FileOptions::default())?),
         };
-        // Two files that define the same device make it unresolvable, so the other one goes first.
-        take_over::remove(taken, notes)?;
         prepared.into_iter().try_for_each(Prepared::put_in_place)?;
         remove(&report.removed)?;
         host_file.map_or(Ok(()), Prepared::put_in_place)?;
@@ -243,11 +235,11 @@ impl RefreshReport {
                 file.display()
             ));
         }
-        if !self.lost.is_empty() {
-            let what = "no file defines";
+        if let Some(file) = self.plain_devices_in.as_ref().filter(|_| !self.lost.is_empty()) {
             clauses.push(format!(
-                "{what} {}; tranche cdi refresh --take-over does",
-                some(&self.lost)
+                "no file defines {}; tranche cdi refresh does without {}",
+                some(&self.lost),
+                file.display()
             ));
         }
         let open = self

@@ -2,7 +2,6 @@
 //!
 //! Engines ignore a device that two files of one directory define, and NVIDIA's refresh service writes its own files.
 
-use super::PlainNames;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tranche_core::call::ClaimCall;
@@ -16,9 +15,7 @@ use tranche_plan::guarded::GuardedDevices;
 /// What the files of other programs mean for a refresh.
 #[derive(Debug, Default)]
 pub(super) struct OtherFiles {
-    /// Files that define devices of tranche's.
-    pub(super) files: Vec<PathBuf>,
-    /// The first of them, if the plain devices were left to it.
+    /// The first file that defines devices of tranche's: the plain devices were left to it.
     pub(super) plain: Option<PathBuf>,
     /// Names of plain devices that were left out, and that no other file defines.
     pub(super) lost: Vec<String>,
@@ -29,8 +26,8 @@ pub(super) struct OtherFiles {
     pub(super) not_read: Vec<String>,
 }
 
-/// Leaves the plain devices out of `derived` if a file of another program in `dirs` defines one of them, as `names`
-/// says. `guarded` are the devices that a container gets only with a claim.
+/// Leaves the plain devices out of `derived` if a file of another program in `dirs` defines one of them. `guarded` are
+/// the devices that a container gets only with a claim.
 ///
 /// # Errors
 /// Returns an error if `tranche cdi generate` has written one of the devices to `output_dir`: then engines would ignore
@@ -39,7 +36,6 @@ pub(super) fn leave_out(
     derived: &mut Derived,
     dirs: &[PathBuf],
     output_dir: &Path,
-    names: &PlainNames<'_>,
     guarded: &GuardedDevices,
 ) -> Result<OtherFiles, Error> {
     let mut dirs: Vec<PathBuf> = dirs.to_vec();
@@ -56,7 +52,7 @@ pub(super) fn leave_out(
         }
         match is_by_tranche(&file.comments) {
             false => {
-                found.files.push(file.path.clone());
+                found.plain.get_or_insert_with(|| file.path.clone());
                 defined.extend(file.spec.devices.iter().map(|device| device.name.as_str()));
             }
             true if file.path.parent().is_some_and(|dir| is_same(dir, output_dir)) => {
@@ -68,20 +64,10 @@ pub(super) fn leave_out(
             true => {}
         }
     }
-    let is_left = match names {
-        PlainNames::UnlessDefined => !found.files.is_empty(),
-        PlainNames::TakeOver(_) => false,
-        PlainNames::HandBack => true,
-    };
-    if is_left {
-        found.plain = found.files.first().cloned();
-    }
     if found.plain.is_some() {
         let lost = derived.devices.iter().filter(|device| !is_share(device));
         let lost = lost.filter(|device| !defined.contains(device.name.as_str()));
         found.lost = lost.map(|device| device.name.to_string()).collect();
-    }
-    if is_left {
         derived.devices.retain(is_share);
     }
     let others = registry.files().iter();

@@ -13,7 +13,7 @@ explain() {
 }
 
 if [ -e /var/lib/tranche-test ]; then
-    for topic in reboot take_over removal; do
+    for topic in reboot together removal; do
         sh "./$topic.sh"
     done
     explain

@@ -1,4 +1,4 @@
-# tranche beside NVIDIA's toolkit, of which this package has the units that refresh its specification.
+# tranche together with NVIDIA's toolkit, whose units refresh its specification: the commands of docs/explanation/refresh.md.
 . ./check.sh
 
 kept() { cat /run/cdi/nvidia.yaml; }
@@ -35,7 +35,12 @@ check "NVIDIA's specification is there" "OF=nvidia" sh -c "grep -o 'OF=nvidia' /
 check "its units run" "active
 active" state $units
 
-check "take-over succeeds" "" sh -c "tranche cdi refresh --take-over > /tmp/take-over 2>&1"
+# shellcheck disable=SC2086 # two units
+take_over() {
+    systemctl --quiet mask --now $units && mv /run/cdi/nvidia.yaml /run/nvidia.yaml.before-tranche &&
+        tranche cdi refresh > /tmp/take-over 2>&1
+}
+check "tranche takes the names over" "" take_over
 check "the units are masked" "masked
 masked" enabled $units
 check "the units are stopped" "inactive
@@ -45,7 +50,11 @@ touch /srv/nvidia-trigger
 sleep 2
 check "an event does not bring the other specification back" "/run/cdi/tranche.yaml" definers
 
-check "hand-back succeeds" "" sh -c "tranche cdi refresh --hand-back > /tmp/hand-back 2>&1"
+# shellcheck disable=SC2086 # two units
+hand_back() {
+    systemctl --quiet unmask $units && systemctl start $units && tranche cdi refresh > /tmp/hand-back 2>&1
+}
+check "tranche gives the names back" "" hand_back
 check "the units are enabled again" "enabled
 enabled" enabled $units
 check "the units run again" "" await systemctl is-active --quiet $units
