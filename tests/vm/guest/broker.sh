@@ -38,3 +38,17 @@ check "a user claims a share, for which the socket starts the broker" "nvidia.co
 check "the broker runs" "active" state tranche-broker.service
 check "the claim is the user's" "nvidia.com/claim=1000.first 1000" held
 check "the user releases the claim" "" as_user sh -c "tranche claim release first > /dev/null"
+
+# The path unit starts the refresh at the same moment as the claim asks the broker, which promises nothing by a policy whose
+# specifications are not written.
+cp /etc/tranche/config.yaml /tmp/policy
+claim_at_once() {
+    echo '    - {name: nvidia.com/gpu, devices: ["6:0"], replicas: 2}' >> /etc/tranche/config.yaml
+    as_user tranche claim create --name six --shares 1 --device 6:0 && grep -c '[ "]6:0\.any' /run/cdi/tranche.yaml
+}
+check "a claim right after a change of the policy is made when the specification has its share" "nvidia.com/claim=1000.six
+1" claim_at_once
+check "this claim is released" "" as_user sh -c "tranche claim release six > /dev/null"
+cp /tmp/policy /etc/tranche/config.yaml
+has_no_six() { ! grep -q '[ "]6:0\.any' /run/cdi/tranche.yaml; }
+check "the specification follows the policy of before" "" await has_no_six

@@ -47,6 +47,12 @@ kill -9 "$broker"
 restarted() { [ "$(systemctl is-active tranche-broker.service)" = active ] && [ "$(main_pid tranche-broker.service)" != "$broker" ]; }
 check "a broker that is killed is started again" "" await restarted
 check "the MPS service has survived that, too" "$daemon" main_pid $mps
+broker=$(main_pid tranche-broker.service)
+check "the package is upgraded while shares are held" "" sh -c "dpkg -i /opt/test/tranche.deb > /tmp/upgrade 2>&1"
+check "the broker is the new one" "" await restarted
+check "the MPS service has survived the upgrade" "$daemon" main_pid $mps
+check "the upgraded broker knows who holds shares" "nvidia.com/gpu=7.big 0
+nvidia.com/gpu=7.small 0" held
 
 podman rm --force --time 0 one > /dev/null
 check "one container is left, and the service" "active" state $mps
