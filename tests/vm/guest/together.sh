@@ -62,6 +62,6 @@ check "its specification is as it was" "$before" kept
 check "it alone defines the name" "/run/cdi/nvidia.yaml" definers
 
 systemctl --quiet disable --now $units 2> /dev/null
-rm -f /usr/lib/systemd/system/nvidia-cdi-refresh.* /run/cdi/nvidia.yaml
+rm -f /usr/lib/systemd/system/nvidia-cdi-refresh.* /run/cdi/nvidia.yaml /run/nvidia.yaml.before-tranche
 systemctl daemon-reload
 check "without it, tranche defines the name again" "" await grep -q '^- name: "\{0,1\}5"\{0,1\}$' /run/cdi/tranche.yaml
