@@ -88,7 +88,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("public_status", "controlled"),
             ("held", "state_file"),
             ("restore_failures", "replace state_file"),
-            ("overdue", "accounts held"),
+            ("hold", "accounts held"),
         ],
     ),
     (

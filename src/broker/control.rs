@@ -47,7 +47,7 @@ pub trait MachineControl: Send + Sync {
     ///
     /// # Errors
     /// Returns an error if the daemon does not answer within 400 ms, or refuses.
-    fn drain(&self, container: &ContainerName) -> Result<usize>;
+    fn end_clients(&self, container: &ContainerName) -> Result<usize>;
 
     /// Compares the machine with the ledger, and changes what differs: daemons that died are started again, defaults
     /// follow the claims, and a device that nobody has claimed for a while is put back as it was. Returns when to call

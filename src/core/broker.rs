@@ -14,8 +14,8 @@ mod request;
 pub use client::{BrokerError, ask, send, tell};
 pub use error_fields::ErrorFields;
 pub use request::{
-    Command, DrainRequest, EnterRequest, EnterSubject, LeaveRequest, MigMakeAnswer, MigMakeRequest, PrepareRequest,
-    RequestLine, as_text,
+    Command, EndClientsRequest, EnterRequest, EnterSubject, LeaveRequest, MigMakeAnswer, MigMakeRequest,
+    PrepareRequest, RequestLine, as_text,
 };
 
 /// The broker's socket in the state directory.

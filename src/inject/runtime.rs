@@ -17,8 +17,8 @@
 
 mod arguments;
 mod container;
-mod drain;
 mod edit;
+mod end_clients;
 mod flags;
 mod host;
 mod low_level;
@@ -187,7 +187,7 @@ impl RuntimeCommand<'_> {
             return;
         }
         let drained = match self.container(id, low_level) {
-            Ok(Some(container)) => drain::drain(&container, self.state_dir),
+            Ok(Some(container)) => end_clients::end_clients(&container, self.state_dir),
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };

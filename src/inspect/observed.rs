@@ -36,7 +36,7 @@ use tranche_state::held::names::DeviceNames;
 use tranche_state::held::not_ended::{self, NotEnded};
 use tranche_state::held::user_wait::{self, UserWait};
 use tranche_state::held::{Held, HeldUsage, View, by_broker, idleness, root_only};
-use tranche_state::overdue::TimeLimits;
+use tranche_state::hold::TimeLimits;
 use tranche_state::public_status::{PublicDevice, PublicStatus};
 
 /// What to look at.

@@ -26,7 +26,9 @@ use crate::mig::Layout;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 use tranche_core::error::Error;
-use tranche_core::types::{CdiKind, DeviceSelector, MemorySize, MigProfile, Overcommit, Percent, ShareName, WaitTime};
+use tranche_core::types::{
+    CdiKind, DeviceSelector, Interval, MemorySize, MigProfile, Overcommit, Percent, ShareName, WaitTime,
+};
 
 /// The largest number of shares with names that an entry may make of a device: each of them costs memory and time
 /// wherever a plan is used. Equal replicas are a count, and have no bound but that of their strategy.
@@ -267,21 +269,6 @@ impl Placement {
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// How long a turn is (`nvidia-smi compute-policy --set-timeslice`, 0 to 3). NVIDIA does not document milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Interval {
-    /// The driver's default.
-    #[default]
-    Default,
-    /// Short.
-    Short,
-    /// Medium.
-    Medium,
-    /// Long.
-    Long,
 }
 
 /// What users other than root may hold at a time.

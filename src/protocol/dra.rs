@@ -7,7 +7,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tranche_core::ledger::KubernetesObject;
-use tranche_core::types::Strategy;
+use tranche_core::types::{Interval, MemorySize, Percent, Strategy, in_mib, in_mib_if_known, sum_if_known};
 
 /// The answer to [`super::DraDevicesRequest`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +56,9 @@ pub struct DraInstance {
     pub name: String,
     /// Its profile: `1g.10gb`.
     pub profile: String,
-    /// Its memory, in MiB.
-    pub memory_mib: u64,
+    /// Its memory.
+    #[serde(rename = "memory_mib", with = "in_mib")]
+    pub memory: MemorySize,
     /// Its streaming multiprocessors.
     pub multiprocessors: u32,
     /// What it uses of the GPU's counters.
@@ -65,6 +66,30 @@ pub struct DraInstance {
     /// Who has something at its place and is not a resource claim of this cluster, for people.
     #[serde(default)]
     pub held_by: Option<String>,
+}
+
+/// What a device of the driver is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DraKind {
+    /// A GPU, or a share of a device.
+    Gpu,
+    /// A MIG device.
+    Mig,
+}
+
+impl DraKind {
+    /// The name of the MIG device `place` on the GPU of this name: `gpu-0-mig-1g-10gb-7-0`.
+    pub fn mig_name(gpu: &str, place: &str) -> String {
+        format!("{gpu}-mig-{place}")
+    }
+
+    /// What the device of this name is: `gpu-0-mig-1g-10gb-7-0` is a MIG device, and `gpu-0-share-mig` is not.
+    pub fn of(device: &str) -> Self {
+        match device.split('-').nth(2) {
+            Some("mig") => Self::Mig,
+            _ => Self::Gpu,
+        }
+    }
 }
 
 /// A GPU, or a MIG device on one, that is offered as a whole or in parts.
@@ -77,9 +102,9 @@ pub struct DraDevice {
     /// What it is if it is a MIG device; `None` for a GPU.
     #[serde(default)]
     pub mig: Option<DraMig>,
-    /// Its memory, in MiB; `None` if the driver does not say it.
-    #[serde(default)]
-    pub memory_mib: Option<u64>,
+    /// Its memory; `None` if the driver does not say it.
+    #[serde(default, rename = "memory_mib", with = "in_mib_if_known")]
+    pub memory: Option<MemorySize>,
     /// Its streaming multiprocessors, if they are known.
     #[serde(default)]
     pub multiprocessors: Option<u32>,
@@ -151,12 +176,12 @@ pub struct DraParts {
     pub equal: bool,
     /// The shares of the policy.
     pub shares: Vec<DraShare>,
-    /// The most memory that may be promised to all together, in MiB; `None` where shares have no limit of memory.
-    #[serde(default)]
-    pub most_memory_mib: Option<u64>,
-    /// The most compute, in percent of the device; `None` where shares have no limit of it.
-    #[serde(default)]
-    pub most_compute: Option<u32>,
+    /// The most memory that may be promised to all together; `None` where shares have no limit of memory.
+    #[serde(default, rename = "most_memory_mib", with = "in_mib_if_known")]
+    pub most_memory: Option<MemorySize>,
+    /// The most compute of all together; `None` where shares have no limit of it.
+    #[serde(default, with = "sum_if_known")]
+    pub most_compute: Option<Percent>,
     /// The most claims at one time.
     pub most_claims: u32,
 }
@@ -168,12 +193,12 @@ pub struct DraShare {
     pub device: String,
     /// Its name in the policy: `big`, or a number.
     pub name: String,
-    /// Its memory, in MiB; `None` without a limit.
+    /// Its memory; `None` without a limit.
+    #[serde(default, rename = "memory_mib", with = "in_mib_if_known")]
+    pub memory: Option<MemorySize>,
+    /// Its compute; `None` without a limit.
     #[serde(default)]
-    pub memory_mib: Option<u64>,
-    /// Its compute, in percent of the device; `None` without a limit.
-    #[serde(default)]
-    pub compute: Option<u32>,
+    pub compute: Option<Percent>,
 }
 
 /// A part of a device that another holder has.
@@ -182,12 +207,12 @@ pub struct DraHeld {
     /// The name of the share in the policy; `None` for all of the device.
     #[serde(default)]
     pub share: Option<String>,
-    /// The memory that was promised, in MiB; `None` without a limit.
-    #[serde(default)]
-    pub memory_mib: Option<u64>,
-    /// The compute that was promised, in percent of the device; `None` without a limit.
-    #[serde(default)]
-    pub compute: Option<u32>,
+    /// The memory that was promised; `None` without a limit.
+    #[serde(default, rename = "memory_mib", with = "in_mib_if_known")]
+    pub memory: Option<MemorySize>,
+    /// The compute that was promised; `None` without a limit.
+    #[serde(default, with = "sum_if_known")]
+    pub compute: Option<Percent>,
     /// Who holds it, for people: `container 262bf9f7e5a8`.
     pub by: String,
 }
@@ -200,12 +225,12 @@ pub struct AllocatedDevice {
     /// The scheduler's id of the share of a device that several claims may have.
     #[serde(default)]
     pub share_id: Option<String>,
-    /// The memory that the scheduler has counted for it, in bytes.
+    /// The memory that the scheduler has counted for it, in bytes on the wire.
     #[serde(default)]
-    pub memory: Option<u64>,
-    /// The compute that the scheduler has counted for it, in percent of the device.
+    pub memory: Option<MemorySize>,
+    /// The compute that the scheduler has counted for it.
     #[serde(default)]
-    pub compute: Option<u32>,
+    pub compute: Option<Percent>,
     /// The number of shares that the scheduler has counted for it.
     #[serde(default)]
     pub shares: Option<u32>,
@@ -220,15 +245,16 @@ pub struct AllocatedDevice {
 pub enum ClaimSharing {
     /// They run in turn.
     TimeSlicing {
-        /// The length of a turn: `Default`, `Short`, `Medium`, `Long`.
-        interval: Option<String>,
+        /// The length of a turn; `None`: as it is.
+        interval: Option<Interval>,
     },
     /// They run at the same time, under an MPS daemon.
     Mps {
-        /// The ceiling of each client, in percent of the device.
-        active_thread_percentage: Option<u32>,
-        /// The limit of pinned device memory of each client, in MiB.
-        pinned_memory_mib: Option<u64>,
+        /// The ceiling of each client.
+        active_thread_percentage: Option<Percent>,
+        /// The limit of pinned device memory of each client.
+        #[serde(rename = "pinned_memory_mib", with = "in_mib_if_known")]
+        pinned_memory: Option<MemorySize>,
     },
 }
 

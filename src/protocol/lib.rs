@@ -19,8 +19,8 @@ pub mod fuzzing;
 
 pub use claim::ClaimRequest;
 pub use dra::{
-    AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraDivided, DraGpu, DraHeld, DraInstance, DraMig, DraParts,
-    DraShare, PreparedClaim, since_boot,
+    AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraDivided, DraGpu, DraHeld, DraInstance, DraKind, DraMig,
+    DraParts, DraShare, PreparedClaim, since_boot,
 };
 pub use kubernetes::{
     DraDevicesRequest, GiveUpRequest, OffersRequest, PolicyAnswer, PolicyRequest, PrepareClaimRequest, ReserveRequest,
@@ -36,7 +36,7 @@ pub use run::{RunAnswer, RunRequest};
 use serde_json::Value;
 use std::fmt::Display;
 use tranche_core::broker::{
-    Command, DrainRequest, EnterRequest, LeaveRequest, MigMakeRequest, PrepareRequest, VERSION,
+    Command, EndClientsRequest, EnterRequest, LeaveRequest, MigMakeRequest, PrepareRequest, VERSION,
 };
 use tranche_core::error::{Error, Kind, Result};
 
@@ -72,7 +72,7 @@ commands! {
     /// Make a device ready for the claims that the ledger has on it.
     Prepare(PrepareRequest),
     /// End the MPS clients of a container.
-    Drain(DrainRequest),
+    EndClients(EndClientsRequest),
     /// Show the devices that are changed, or start or stop the MPS daemon of one.
     Mps(MpsRequest),
     /// A container of a rootless engine takes something.

@@ -46,8 +46,8 @@ fn each_command_has_its_fields_and_others_are_ignored() {
             Request::Prepare(PrepareRequest { device: device.clone() }),
         ),
         (
-            json!({"version": 1, "command": "drain", "container": container}),
-            Request::Drain(DrainRequest {
+            json!({"version": 1, "command": "end-clients", "container": container}),
+            Request::EndClients(EndClientsRequest {
                 container: name.clone(),
             }),
         ),

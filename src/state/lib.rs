@@ -14,7 +14,7 @@
 //! | [`planning`] | from the policy to a plan for this host, and what the plan needs there |
 //! | [`renew`] | has the specifications written anew by `tranche cdi refresh` |
 //! | [`held`] | what is held, by the names that people know devices and containers by |
-//! | [`overdue`] | what users of this machine hold for longer than the policy lets them |
+//! | [`hold`] | what users of this machine hold for longer than the policy lets them |
 //! | [`controlled`] | what the broker changed on a device, and the state of its MPS daemon, as it is shown |
 //! | [`public_status`] | `status.json`: what every user may know of the shares |
 //! | [`restore_failures`] | layouts of MIG that the last boot could not make |
@@ -23,10 +23,10 @@ pub mod accounts;
 pub mod claim_spec;
 pub mod controlled;
 pub mod held;
+pub mod hold;
 pub mod log;
 pub mod mutex;
 pub mod out_of_service;
-pub mod overdue;
 pub mod planning;
 pub mod public_status;
 pub mod renew;

@@ -286,7 +286,7 @@ fn what_a_user_sends_does_not_end_the_broker_and_root_alone_changes_the_machine(
     };
     for (command, fields) in [
         ("prepare", json!({"device": GPU_0})),
-        ("drain", json!({"container": container("c")})),
+        ("end-clients", json!({"container": container("c")})),
         ("mps", json!({"action": "stop", "device": GPU_0, "force": true})),
     ] {
         let line = scene.ask(BOB, command, fields).unwrap_err();

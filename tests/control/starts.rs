@@ -192,9 +192,9 @@ fn a_process_that_uses_the_device_is_not_cut_off() {
     bed.assert_as_it_was(&control);
 }
 
-/// Drains a container. A busy machine may not do it in time at once.
+/// Ends the clients of a container. A busy machine may not do it in time at once.
 fn drained(control: &Control, share: &str) -> usize {
-    let mut tries = (0..20).map(|_| control.drain(&container(share)));
+    let mut tries = (0..20).map(|_| control.end_clients(&container(share)));
     tries.find_map(Result::ok).expect("the daemon answers in time")
 }
 

@@ -100,7 +100,7 @@ fn each_place_of_each_profile_is_offered_and_no_device_of_that_gpu() {
             .count()
     };
     assert_eq!(
-        (units(half), half.consumes["decoders"], half.memory_mib),
+        (units(half), half.consumes["decoders"], half.memory.mib()),
         (4, 2, 19_968)
     );
     assert!(!all.devices.is_empty() && all.devices.iter().all(|one| one.gpu.name != "gpu-0"));

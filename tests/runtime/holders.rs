@@ -161,7 +161,7 @@ fn the_broker_is_asked_before_an_end_without_notice_only() {
     assert_eq!(lines.len(), 4);
     let line: Value = serde_json::from_str(&lines[0]).unwrap();
     let bundle = place.at("bundle");
-    let expected = json!({"version": 1, "command": "drain", "container": {"id": "ID", "bundle": bundle}});
+    let expected = json!({"version": 1, "command": "end-clients", "container": {"id": "ID", "bundle": bundle}});
     assert_eq!(line, expected);
 
     let others: [&[&str]; 5] = [
@@ -180,7 +180,7 @@ fn the_broker_is_asked_before_an_end_without_notice_only() {
     let output = place.run(&["kill", "ID", "KILL"]);
     assert_eq!(output.status.code(), Some(EXECUTED));
     assert!(
-        said(&output).contains("the MPS clients were not drained"),
+        said(&output).contains("the MPS clients were not ended"),
         "{}",
         said(&output)
     );

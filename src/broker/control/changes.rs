@@ -6,8 +6,8 @@
 use super::cgroup_limit::CgroupLimit;
 use super::goal::Limits;
 use serde::{Deserialize, Serialize};
+use tranche_core::types::Interval;
 use tranche_plan::inventory::ComputeMode;
-use tranche_plan::policy::Interval;
 use tranche_state::controlled::{DaemonState, LostClients};
 
 /// What was changed on a device.

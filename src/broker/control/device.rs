@@ -10,8 +10,8 @@ use super::cgroup_limit::{CgroupLimit, LimitStep, forget, next_to_remove, next_t
 use super::changes::{DaemonRecord, DeviceChanges, ModeChange, ProcessRecord, SliceChange};
 use super::goal::{Goal, Limits};
 use tranche_core::error::{Error, Result};
+use tranche_core::types::Interval;
 use tranche_plan::inventory::ComputeMode;
-use tranche_plan::policy::Interval;
 use tranche_state::controlled::DaemonState;
 
 /// More steps than any way from one state to another has, without those of cgroups.

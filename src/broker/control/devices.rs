@@ -37,7 +37,7 @@ const HEALTH: Duration = Duration::from_secs(10);
 const PULSE: Duration = Duration::from_secs(1);
 
 /// How long the clients of a container that is about to be killed may take to end.
-const DRAIN: Duration = Duration::from_millis(400);
+const CLIENTS_END: Duration = Duration::from_millis(400);
 
 /// What is said of a daemon that an earlier version started.
 const OF_EARLIER_VERSION: &str = "its MPS daemon was started by an earlier version of tranche: its containers can write the \
@@ -269,7 +269,7 @@ impl Control {
             return Ok(());
         }
         let before = target.driver.as_deref().unwrap_or("unknown");
-        let clients = self.daemon(target).clients(DRAIN);
+        let clients = self.daemon(target).clients(CLIENTS_END);
         if clients.is_ok_and(|clients| clients.is_empty()) {
             tracing::warn!(
                 "{}: its MPS daemon is of driver {before}, and is replaced",
@@ -298,7 +298,7 @@ impl Control {
     }
 
     /// Ends the clients of one device's daemon that are processes of the container with this init.
-    fn drain_one(&self, key: &DeviceKey, init: &InitProcess, until: Instant) -> Result<usize> {
+    fn end_clients_of(&self, key: &DeviceKey, init: &InitProcess, until: Instant) -> Result<usize> {
         let slot = self.slot(key);
         let target = loop {
             match slot.try_lock() {
@@ -407,15 +407,15 @@ impl MachineControl for Control {
         self.settle(&mut slot, &target, &goal, FRESH)
     }
 
-    fn drain(&self, container: &ContainerName) -> Result<usize> {
-        let until = Instant::now() + DRAIN;
+    fn end_clients(&self, container: &ContainerName) -> Result<usize> {
+        let until = Instant::now() + CLIENTS_END;
         let devices: Vec<DeviceKey> = lock(&self.devices).keys().cloned().collect();
         let mut ended = 0;
         for key in devices {
             let claims = self.live(&key)?;
             let held = claims.iter().find(|claim| claim.holder.container() == Some(container));
             if let Some(init) = held.and_then(|claim| claim.process.as_ref()) {
-                ended += self.drain_one(&key, init, until)?;
+                ended += self.end_clients_of(&key, init, until)?;
             }
         }
         Ok(ended)

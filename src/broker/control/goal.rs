@@ -6,8 +6,8 @@ use super::daemon::Defaults;
 use super::target::ControlTarget;
 use serde::{Deserialize, Serialize};
 use tranche_core::ledger::{Claim, ClaimState, HeldPart, Holder};
+use tranche_core::types::Interval;
 use tranche_core::types::{MemorySize, Percent, Strategy, in_mib_if_known};
-use tranche_plan::policy::Interval;
 
 /// The limits of MPS clients that have none of their own. A client that has some can only go below them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::process::CgroupState;
 use tranche_core::text::some;
+use tranche_core::types::Interval;
 use tranche_plan::inventory::ComputeMode;
-use tranche_plan::policy::Interval;
 
 /// What every device of the machine is changed with.
 #[derive(Debug)]

@@ -5,9 +5,10 @@ use crate::facts::Facts;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tranche_core::mps::version::SERVER;
+use tranche_core::types::Interval;
 use tranche_core::types::{Device, DeviceKey, HostPath, MemorySize, in_mib_if_known};
 use tranche_plan::inventory::{Driver, FileKind};
-use tranche_plan::policy::{Interval, MpsBlocked, MpsUsers};
+use tranche_plan::policy::{MpsBlocked, MpsUsers};
 use tranche_plan::share::{Method, Need, Plan, SplitDevice};
 
 /// A device, with all that is needed to change it and to put it back.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 use tranche_core::types::GpuUuid;
+use tranche_core::types::Interval;
 use tranche_host::program::{ProgramError, text_of};
-use tranche_plan::policy::Interval;
 
 /// nvidia-smi starts the driver, which takes seconds without persistence mode.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tranche_core::broker::{DrainRequest, LeaveRequest, MigMakeRequest, PrepareRequest};
+use tranche_core::broker::{EndClientsRequest, LeaveRequest, MigMakeRequest, PrepareRequest};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result};
 use tranche_protocol::{
@@ -75,9 +75,9 @@ impl<'a> Commands<'a> {
                 self.wake();
                 prepared.map(|()| json!({}))
             }
-            Request::Drain(DrainRequest { container }) => {
-                owner_alone(peer, "drain")?;
-                let ended = self.control.drain(&container)?;
+            Request::EndClients(EndClientsRequest { container }) => {
+                owner_alone(peer, "end-clients")?;
+                let ended = self.control.end_clients(&container)?;
                 Ok(json!({ "clients": ended }))
             }
             Request::Mps(request) => {

@@ -28,7 +28,7 @@ use tranche_plan::idle::{Idleness, Moment};
 use tranche_state::claim_spec;
 use tranche_state::held::not_ended::NotEnded;
 use tranche_state::held::{idleness, not_ended};
-use tranche_state::overdue::TimeLimits;
+use tranche_state::hold::TimeLimits;
 
 /// How often it looks while the policy has a limit of time.
 const OFTEN: Duration = Duration::from_secs(5);

@@ -61,11 +61,11 @@ impl MachineControl for Recorded {
         self.say(format!("prepare {device}"), device)
     }
 
-    fn drain(&self, container: &ContainerName) -> Result<usize> {
+    fn end_clients(&self, container: &ContainerName) -> Result<usize> {
         self.said
             .lock()
             .unwrap()
-            .push(format!("drain {} in {}", container.id, container.bundle));
+            .push(format!("end clients of {} in {}", container.id, container.bundle));
         Ok(3)
     }
 
@@ -189,14 +189,14 @@ fn the_owner_changes_the_machine() {
         let prepare = |device: &str| scene.ask(json!({"version": 1, "command": "prepare", "device": device}));
         assert_eq!(prepare(device).unwrap(), json!({}));
         let container = json!({"id": "c", "bundle": "/b"});
-        let drained = scene.ask(json!({"version": 1, "command": "drain", "container": container}));
-        assert_eq!(drained.unwrap(), json!({"clients": 3}));
+        let ended = scene.ask(json!({"version": 1, "command": "end-clients", "container": container}));
+        assert_eq!(ended.unwrap(), json!({"clients": 3}));
         for (action, force) in [("start", false), ("stop", false), ("stop", true), ("restart", false)] {
             mps(action, force).unwrap();
         }
         let expected = [
             "prepare GPU-11111111",
-            "drain c in /b",
+            "end clients of c in /b",
             "start GPU-11111111",
             "stop GPU-11111111 false",
             "stop GPU-11111111 true",

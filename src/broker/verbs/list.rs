@@ -8,7 +8,7 @@ use tranche_plan::policy::UserPolicy;
 use tranche_state::accounts::Accounts;
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{Held, idleness, not_ended};
-use tranche_state::overdue::TimeLimits;
+use tranche_state::hold::TimeLimits;
 
 /// What is held.
 #[derive(Debug, Default)]

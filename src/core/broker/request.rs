@@ -26,8 +26,8 @@ impl Command for PrepareRequest {
     const NAME: &'static str = "prepare";
 }
 
-impl Command for DrainRequest {
-    const NAME: &'static str = "drain";
+impl Command for EndClientsRequest {
+    const NAME: &'static str = "end-clients";
 }
 
 impl Command for EnterRequest {
@@ -52,7 +52,7 @@ pub struct PrepareRequest {
 
 /// The container whose MPS clients are ended.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub struct DrainRequest {
+pub struct EndClientsRequest {
     /// Its name.
     #[serde(deserialize_with = "container::within_limits")]
     pub container: ContainerName,

@@ -32,6 +32,28 @@ impl Percent {
     }
 }
 
+/// For `#[serde(with)]`: a sum of several shares, which may be any number, or null.
+pub mod sum_if_known {
+    use super::Percent;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes the number, or null.
+    ///
+    /// # Errors
+    /// Returns the error of the serializer.
+    pub fn serialize<S: Serializer>(sum: &Option<Percent>, serializer: S) -> Result<S::Ok, S::Error> {
+        sum.map(Percent::get).serialize(serializer)
+    }
+
+    /// Reads a number, or null.
+    ///
+    /// # Errors
+    /// Returns an error for anything else.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Percent>, D::Error> {
+        Ok(Option::<u32>::deserialize(deserializer)?.map(Percent::of_sum))
+    }
+}
+
 impl TryFrom<u32> for Percent {
     type Error = Error;
 

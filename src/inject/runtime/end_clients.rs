@@ -1,4 +1,4 @@
-//! The end of a container that holds a share by MPS: before it is killed, the broker drains its clients.
+//! The end of a container that holds a share by MPS: before it is killed, the broker ends its clients.
 //!
 //! A client that is killed while it uses the device can make the MPS daemon, and with it every other client of the
 //! device, fail. The broker gets one line and answers with one. Whatever happens, the container is killed.
@@ -6,18 +6,18 @@
 use super::container::HoldingContainer;
 use std::path::Path;
 use std::time::Duration;
-use tranche_core::broker::{self, DrainRequest, SOCKET};
+use tranche_core::broker::{self, EndClientsRequest, SOCKET};
 use tranche_core::error::{Context, Result};
 use tranche_core::ledger::Strategy;
 
 /// How long the broker may take in all.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Drains the clients of `container` by the broker of `state_dir`, if the container holds a share by MPS.
+/// Has the broker of `state_dir` end the clients of `container`, if the container holds a share by MPS.
 ///
 /// # Errors
-/// Returns an error if the broker does not answer in time, and if it could not drain them.
-pub(super) fn drain(container: &HoldingContainer, state_dir: &Path) -> Result<()> {
+/// Returns an error if the broker does not answer in time, and if it could not end them.
+pub(super) fn end_clients(container: &HoldingContainer, state_dir: &Path) -> Result<()> {
     let is_mps = |promise: tranche_core::ledger::Promise| promise.strategy() == Strategy::Mps;
     if !container
         .claims
@@ -26,9 +26,9 @@ pub(super) fn drain(container: &HoldingContainer, state_dir: &Path) -> Result<()
     {
         return Ok(());
     }
-    let request = DrainRequest {
+    let request = EndClientsRequest {
         container: container.name.clone(),
     };
     let socket = state_dir.join(SOCKET);
-    broker::tell(&socket, &request, PATIENCE).about(socket.display(), "the MPS clients were not drained")
+    broker::tell(&socket, &request, PATIENCE).about(socket.display(), "the MPS clients were not ended")
 }

@@ -1,11 +1,12 @@
 //! What the scheduler has allocated to a resource claim, as the broker is asked for it.
 
 use super::handler::PreparedDevice;
-use super::opaque::{ConfigKind, Opaque, decode};
+use super::opaque::{Opaque, decode};
 use super::quantity::thousandths;
 use k8s_openapi::api::resource::v1::{DeviceAllocationConfiguration, DeviceRequestAllocationResult, ResourceClaim};
 use std::collections::BTreeMap;
-use tranche_protocol::{AllocatedDevice, ClaimSharing};
+use tranche_core::types::{MemorySize, Percent};
+use tranche_protocol::{AllocatedDevice, ClaimSharing, DraKind};
 
 /// NVIDIA's driver. A configuration that is addressed to it means the same here.
 const NVIDIA: &str = "gpu.nvidia.com";
@@ -79,13 +80,14 @@ fn device(result: &DeviceRequestAllocationResult, configs: &[Config<'_>]) -> Res
         let number = consumed(name)?.map(u32::try_from).transpose();
         number.map_err(|_| format!("its {name} is too large"))
     };
+    let compute = small("compute")?.map(Percent::try_from).transpose();
     // A request with alternatives is named with the one that was chosen: `gpu/large`.
     let request = result.request.split('/').next().unwrap_or_default();
     let asked = AllocatedDevice {
         device: result.device.clone(),
         share_id: result.share_id.clone(),
-        memory: consumed("memory")?,
-        compute: small("compute")?,
+        memory: consumed("memory")?.map(MemorySize::from_bytes),
+        compute: compute.map_err(|e| format!("its compute: {e}"))?,
         shares: small("shares")?,
         sharing: sharing(result, request, configs)?,
     };
@@ -105,7 +107,7 @@ fn sharing(
     request: &str,
     configs: &[Config<'_>],
 ) -> Result<Option<ClaimSharing>, String> {
-    let kind = kind_of(&result.device);
+    let kind = DraKind::of(&result.device);
     let mut found = None;
     for (requests, opaque) in configs {
         let is_named = requests.iter().any(|one| *one == result.request || one == request);
@@ -113,8 +115,8 @@ fn sharing(
             true if is_named || requests.is_empty() => found.clone_from(&opaque.sharing),
             false if is_named => {
                 let wanted = match kind {
-                    ConfigKind::Gpu => "GpuConfig",
-                    ConfigKind::Mig => "MigDeviceConfig",
+                    DraKind::Gpu => "GpuConfig",
+                    DraKind::Mig => "MigDeviceConfig",
                 };
                 return Err(format!("its configuration for the request {request} is not a {wanted}"));
             }
@@ -122,14 +124,6 @@ fn sharing(
         }
     }
     Ok(found)
-}
-
-/// What a device with this name is: `gpu-0-mig-1g-10gb-7-0` is a MIG device, and `gpu-0-share-big` is not.
-fn kind_of(device: &str) -> ConfigKind {
-    match device.split('-').nth(2) {
-        Some("mig") => ConfigKind::Mig,
-        _ => ConfigKind::Gpu,
-    }
 }
 
 #[cfg(test)]
@@ -166,7 +160,7 @@ mod tests {
             Some(ClaimSharing::Mps {
                 active_thread_percentage,
                 ..
-            }) => *active_thread_percentage,
+            }) => active_thread_percentage.map(Percent::get),
             _ => None,
         };
         of(results, config).unwrap().iter().map(percent).collect()
@@ -180,7 +174,7 @@ mod tests {
         let all = of(json!([shared, result("any/mig", "gpu-1-mig-1g-10gb-7-0")]), json!([])).unwrap();
         assert_eq!(
             (all[0].asked.memory, all[0].asked.compute, all[0].asked.shares),
-            (Some(8 << 30), Some(30), Some(1))
+            (Some(MemorySize::from_mib(8 << 10)), Some(Percent::of_sum(30)), Some(1))
         );
         assert_eq!(all[0].answer.share_id.as_deref(), Some("8a1c2d3e"));
         assert_eq!((all[1].answer.requests[0].as_str(), all[1].asked.memory), ("any", None));

@@ -10,7 +10,7 @@ use k8s_openapi::api::resource::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::text::shown;
-use tranche_core::types::Strategy;
+use tranche_core::types::{MemorySize, Percent, Strategy};
 use tranche_protocol::{DraDevice, DraDevices, DraDivided, DraHeld, DraInstance, DraMig, DraParts, DraShare};
 
 /// The longest name of a device, in bytes: it is a DNS label (RFC 1123).
@@ -42,7 +42,7 @@ impl<'a> Devices<'a> {
         match &device.parts {
             None => {
                 let capacity = [
-                    ("memory", device.memory_mib.map(|mib| self.memory(device, mib))),
+                    ("memory", device.memory.map(|size| self.memory(device, size))),
                     (
                         "multiprocessors",
                         device.multiprocessors.map(|count| number(count.into())),
@@ -90,7 +90,7 @@ impl<'a> Devices<'a> {
     fn instance(&mut self, gpu: &DraDivided, one: &DraInstance) -> Option<Device> {
         let held = one.held_by.iter().map(|by| DraHeld {
             share: None,
-            memory_mib: None,
+            memory: None,
             compute: None,
             by: by.clone(),
         });
@@ -101,7 +101,7 @@ impl<'a> Devices<'a> {
                 uuid: None,
                 profile: Some(one.profile.clone()),
             }),
-            memory_mib: Some(one.memory_mib),
+            memory: Some(one.memory),
             multiprocessors: Some(one.multiprocessors),
             strategy: Strategy::Dedicated,
             memory_guarantee: gpu.guarantee.clone(),
@@ -133,8 +133,8 @@ impl<'a> Devices<'a> {
     /// A share that is published alone.
     fn share(&mut self, device: &DraDevice, share: &DraShare) -> Option<Device> {
         let capacity = [
-            ("memory", share.memory_mib.map(|mib| self.memory(device, mib))),
-            ("compute", share.compute.map(|percent| number(percent.into()))),
+            ("memory", share.memory.map(|size| self.memory(device, size))),
+            ("compute", share.compute.map(|percent| number(percent.get().into()))),
         ];
         let is_held = |held: &DraHeld| held.share.as_ref().is_none_or(|name| *name == share.name);
         let is_held = device.held.iter().any(is_held);
@@ -171,18 +171,19 @@ impl<'a> Devices<'a> {
             is_held |= part.left == 0;
             capacity.insert(name.to_owned(), part.capacity(unit));
         };
-        if let Some(most) = parts.most_memory_mib {
-            let held = held(device, parts, |held| held.memory_mib, |share| share.memory_mib);
+        if let Some(most) = parts.most_memory.map(MemorySize::mib) {
+            let mib = |size: Option<MemorySize>| size.map(MemorySize::mib);
+            let held = held(device, parts, |held| mib(held.memory), |share| mib(share.memory));
             let left = self.bounded(device, most).saturating_sub(held);
             let part = Divided {
                 left,
-                default: first.and_then(|share| share.memory_mib).unwrap_or(most).min(MOST_MIB),
-                most: device.memory_mib.unwrap_or(left),
+                default: mib(first.and_then(|share| share.memory)).unwrap_or(most).min(MOST_MIB),
+                most: mib(device.memory).unwrap_or(left),
             };
             publish("memory", part, mebibytes);
         }
         if let Some(most) = parts.most_compute {
-            let compute = |percent: Option<u32>| percent.map(u64::from);
+            let compute = |percent: Option<Percent>| percent.map(|percent| u64::from(percent.get()));
             let held = held(
                 device,
                 parts,
@@ -190,7 +191,7 @@ impl<'a> Devices<'a> {
                 |share| compute(share.compute),
             );
             let part = Divided {
-                left: u64::from(most).saturating_sub(held),
+                left: u64::from(most.get()).saturating_sub(held),
                 default: compute(first.and_then(|share| share.compute)).unwrap_or(WHOLE),
                 most: WHOLE,
             };
@@ -256,8 +257,8 @@ impl<'a> Devices<'a> {
         false
     }
 
-    fn memory(&mut self, device: &DraDevice, mib: u64) -> Quantity {
-        mebibytes(self.bounded(device, mib))
+    fn memory(&mut self, device: &DraDevice, size: MemorySize) -> Quantity {
+        mebibytes(self.bounded(device, size.mib()))
     }
 
     fn bounded(&mut self, device: &DraDevice, mib: u64) -> u64 {

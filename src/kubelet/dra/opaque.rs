@@ -7,25 +7,17 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tranche_protocol::ClaimSharing;
+use tranche_core::types::{Interval, MemorySize, Percent};
+use tranche_protocol::{ClaimSharing, DraKind};
 
 /// The only version that there is.
 const VERSION: &str = "resource.nvidia.com/v1beta1";
-
-/// What a configuration is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConfigKind {
-    /// A GPU.
-    Gpu,
-    /// A MIG device.
-    Mig,
-}
 
 /// A configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opaque {
     /// What it is for.
-    pub kind: ConfigKind,
+    pub kind: DraKind,
     /// How the containers of the claim share the device; `None`: as they do by themselves.
     pub sharing: Option<ClaimSharing>,
 }
@@ -82,8 +74,8 @@ pub fn decode(parameters: &Value) -> Result<Opaque, String> {
         ));
     }
     let kind = match document.kind.as_str() {
-        "GpuConfig" => ConfigKind::Gpu,
-        "MigDeviceConfig" => ConfigKind::Mig,
+        "GpuConfig" => DraKind::Gpu,
+        "MigDeviceConfig" => DraKind::Mig,
         other => {
             return Err(format!(
                 "kind {other:?} is unknown; expected GpuConfig or MigDeviceConfig"
@@ -94,7 +86,7 @@ pub fn decode(parameters: &Value) -> Result<Opaque, String> {
     Ok(Opaque { kind, sharing })
 }
 
-fn sharing_of(kind: ConfigKind, sharing: Sharing) -> Result<ClaimSharing, String> {
+fn sharing_of(kind: DraKind, sharing: Sharing) -> Result<ClaimSharing, String> {
     let both = |other: &str| {
         format!(
             "sharing: the strategy is {}, and there is a {other} too",
@@ -105,7 +97,7 @@ fn sharing_of(kind: ConfigKind, sharing: Sharing) -> Result<ClaimSharing, String
         "TimeSlicing" if sharing.mps_config.is_some() => Err(both("mpsConfig")),
         "MPS" if sharing.time_slicing_config.is_some() => Err(both("timeSlicingConfig")),
         // Only a GPU has turns of a length.
-        "TimeSlicing" if kind == ConfigKind::Mig && sharing.time_slicing_config.is_some() => {
+        "TimeSlicing" if kind == DraKind::Mig && sharing.time_slicing_config.is_some() => {
             Err("sharing: a MIG device has no timeSlicingConfig".to_owned())
         }
         "TimeSlicing" => Ok(ClaimSharing::TimeSlicing {
@@ -118,21 +110,26 @@ fn sharing_of(kind: ConfigKind, sharing: Sharing) -> Result<ClaimSharing, String
     }
 }
 
-fn interval(config: Option<TimeSlicing>) -> Result<Option<String>, String> {
-    let interval = config.and_then(|config| config.interval);
-    match interval.as_deref() {
-        None | Some("Default" | "Short" | "Medium" | "Long") => Ok(interval),
-        Some(other) => Err(format!(
+fn interval(config: Option<TimeSlicing>) -> Result<Option<Interval>, String> {
+    let Some(interval) = config.and_then(|config| config.interval) else {
+        return Ok(None);
+    };
+    match interval.as_str() {
+        "Default" => Ok(Some(Interval::Default)),
+        "Short" => Ok(Some(Interval::Short)),
+        "Medium" => Ok(Some(Interval::Medium)),
+        "Long" => Ok(Some(Interval::Long)),
+        other => Err(format!(
             "sharing: interval {other:?} is unknown; expected Default, Short, Medium or Long"
         )),
     }
 }
 
 fn mps(config: Mps) -> Result<ClaimSharing, String> {
-    let active_thread_percentage = config.default_active_thread_percentage;
-    if active_thread_percentage.is_some_and(|percent| !(1..=100).contains(&percent)) {
-        return Err("sharing: defaultActiveThreadPercentage is not between 1 and 100".to_owned());
-    }
+    let percent = config.default_active_thread_percentage.map(Percent::try_from);
+    let active_thread_percentage = percent
+        .transpose()
+        .map_err(|_| "sharing: defaultActiveThreadPercentage is not between 1 and 100".to_owned())?;
     if !config.default_per_device_pinned_memory_limit.is_empty() {
         return Err(
             "sharing: defaultPerDevicePinnedMemoryLimit is not supported: a container has one device under MPS; write \
@@ -149,12 +146,12 @@ fn mps(config: Mps) -> Result<ClaimSharing, String> {
     let limit = config.default_pinned_device_memory_limit.map(|limit| mebibytes(&limit));
     Ok(ClaimSharing::Mps {
         active_thread_percentage,
-        pinned_memory_mib: limit.transpose()?,
+        pinned_memory: limit.transpose()?,
     })
 }
 
 /// A limit, in whole MiB: a daemon takes no smaller unit, and a limit is never rounded up.
-fn mebibytes(limit: &Value) -> Result<u64, String> {
+fn mebibytes(limit: &Value) -> Result<MemorySize, String> {
     let text = match limit {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
@@ -167,6 +164,7 @@ fn mebibytes(limit: &Value) -> Result<u64, String> {
     let bytes = thousandths(&Quantity(text.clone())).map(|thousandths| thousandths / 1000);
     let mib = bytes.and_then(|bytes| u64::try_from(bytes >> 20).ok());
     mib.filter(|mib| *mib > 0)
+        .and_then(MemorySize::checked_mib)
         .ok_or_else(|| format!("sharing: defaultPinnedDeviceMemoryLimit {text:?} is not a quantity of at least 1Mi"))
 }
 
@@ -186,7 +184,7 @@ mod tests {
             json!({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}),
         );
         let long = ClaimSharing::TimeSlicing {
-            interval: Some("Long".into()),
+            interval: Some(Interval::Long),
         };
         assert_eq!(turns.unwrap().sharing, Some(long));
         for kind in ["GpuConfig", "MigDeviceConfig"] {
@@ -196,13 +194,13 @@ mod tests {
                     {"defaultActiveThreadPercentage": 50, "defaultPinnedDeviceMemoryLimit": "10Gi"}}),
             );
             let half = ClaimSharing::Mps {
-                active_thread_percentage: Some(50),
-                pinned_memory_mib: Some(10 << 10),
+                active_thread_percentage: Some(Percent::of_sum(50)),
+                pinned_memory: Some(MemorySize::from_mib(10 << 10)),
             };
             assert_eq!(mps.unwrap().sharing, Some(half));
         }
         let none = decode(&json!({"apiVersion": VERSION, "kind": "GpuConfig"})).unwrap();
-        assert_eq!((none.kind, none.sharing), (ConfigKind::Gpu, None));
+        assert_eq!((none.kind, none.sharing), (DraKind::Gpu, None));
     }
 
     #[test]
@@ -308,7 +306,7 @@ mod tests {
             (json!(1_u64 << 20), 1),
             (json!("1.5Mi"), 1),
         ] {
-            assert_eq!(mebibytes(&text), Ok(mib), "{text}");
+            assert_eq!(mebibytes(&text).map(MemorySize::mib), Ok(mib), "{text}");
         }
     }
 }

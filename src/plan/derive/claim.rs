@@ -38,36 +38,46 @@ pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, sp
     Ok(derived)
 }
 
-/// A device of a specification by which containers use what is reserved for a resource claim of Kubernetes.
+/// A device of a resource claim of Kubernetes.
 #[derive(Debug)]
-pub struct PreparedPart<'a> {
-    /// The name of the device, which says nothing of who uses it: `UID-gpu-0`.
+pub struct ClaimDevice<'a> {
+    /// Its name in the specification: with the UID, so that no later claim has it (an engine may remember names), and
+    /// without who uses it.
     pub name: String,
     /// The name of the claim in the ledger.
     pub claim: String,
-    /// How the claim is called in messages.
-    pub asked_as: String,
     /// What is reserved.
     pub part: DraPart<'a>,
     /// The limits of each process, at most those of the part.
     pub limits: Promise,
 }
 
-/// The specification of a resource claim of Kubernetes: `nvidia.com/claim=NAME` for each of `parts`.
+impl ClaimDevice<'_> {
+    /// The name under which an engine finds it.
+    pub fn cdi_name(&self) -> String {
+        format!("{}={}", CdiKind::claim(), self.name)
+    }
+}
+
+/// The specification of a resource claim of Kubernetes, with all of `devices`. Messages call the claim `asked_as`.
 ///
 /// # Errors
 /// As [`claim`].
-pub fn resource_claim(inventory: &Inventory, options: &Options, parts: &[PreparedPart<'_>]) -> Result<Derived> {
+pub fn resource_claim(
+    inventory: &Inventory,
+    options: &Options,
+    asked_as: &str,
+    devices: &[ClaimDevice<'_>],
+) -> Result<Derived> {
     let claimer = Claimer::of(options).ok_or_else(|| Error::usage("claim", "needs the hook of tranche"))?;
     let (mut derived, programs) = gpu::without_devices(inventory, options)?;
     derived.kind = CdiKind::claim();
-    for PreparedPart {
+    for ClaimDevice {
         name,
         claim,
-        asked_as,
         part,
         limits,
-    } in parts
+    } in devices
     {
         let split = part.split;
         let mut edits = gpu::nodes_of(inventory, options, split.device)?;
@@ -75,7 +85,7 @@ pub fn resource_claim(inventory: &Inventory, options: &Options, parts: &[Prepare
             edits.merge(&programs)?;
         }
         let mut call = claimer.call(split, Subject::Claim(claim.clone(), Some(part.promise)));
-        call.asked_as = Some(asked_as.clone());
+        call.asked_as = Some(asked_as.to_owned());
         claimer.limit(&mut edits, call, split, *limits, part.priority)?;
         edits.hooks.push(claimer.release(ReleaseCall {
             device: Some(split.key.clone()),

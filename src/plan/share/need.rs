@@ -1,6 +1,6 @@
 //! What must be running or set on the host for shares of a device.
 
-use crate::policy::Interval;
+use tranche_core::types::Interval;
 use tranche_core::types::{GpuIndex, HostPath, MemorySize, Percent};
 
 /// One thing that must be running or set before a share is worth what the plan says.

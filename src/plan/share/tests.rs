@@ -6,10 +6,12 @@ mod parts;
 
 use super::*;
 use crate::inventory::{Arch, Architecture, Driver, Gpu, MigDevice, MigMode, MigState, Platform, PlatformKind};
-use crate::policy::{Amount, DeviceSet, Interval, Place, Resource, ShareAsk, Strategy};
+use crate::policy::{Amount, DeviceSet, Place, Resource, ShareAsk, Strategy};
 use proptest::prelude::{Just, prop, prop_assert, prop_assert_eq, proptest};
 use proptest::strategy::Strategy as Generator;
-use tranche_core::types::{ComputeInstanceId, GpuIndex, GpuInstanceId, MigIndex, Minor, Overcommit, PciAddress};
+use tranche_core::types::{
+    ComputeInstanceId, GpuIndex, GpuInstanceId, Interval, MigIndex, Minor, Overcommit, PciAddress,
+};
 
 fn gpu(index: u32, mib: u64) -> Gpu {
     Gpu {

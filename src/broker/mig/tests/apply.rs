@@ -33,7 +33,7 @@ impl MachineControl for Daemons {
     fn prepare(&self, _: &DeviceKey) -> Result<()> {
         Ok(())
     }
-    fn drain(&self, _: &ContainerName) -> Result<usize> {
+    fn end_clients(&self, _: &ContainerName) -> Result<usize> {
         Ok(0)
     }
     fn tick(&self) -> Option<Duration> {

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{KubernetesObject, OutOfService};
-use tranche_core::types::{CdiKind, DeviceKey, HostPath, Promise};
+use tranche_core::types::{DeviceKey, HostPath};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
-use tranche_plan::derive::{self, HookOptions, Options, PreparedPart, Sharing};
-use tranche_plan::share::{DraPart, dra_instance, dra_limits, dra_part};
+use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, Sharing};
+use tranche_plan::share::{dra_instance, dra_limits, dra_part};
 use tranche_protocol::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_state::replace::{FileOptions, Prepared};
 
@@ -135,22 +135,6 @@ fn give_up(commands: &Commands<'_>, locked: &LockedClaims<'_>, uid: &str) -> Res
     })
 }
 
-/// A device of a claim.
-struct ClaimDevice<'a> {
-    /// Its name in the specification: with the UID, so that no later claim has it (an engine may remember names).
-    name: String,
-    claim: String,
-    part: DraPart<'a>,
-    /// The limits of each process.
-    limits: Promise,
-}
-
-impl ClaimDevice<'_> {
-    fn cdi_name(&self) -> String {
-        format!("{}={}", CdiKind::claim(), self.name)
-    }
-}
-
 fn parts<'a>(
     facts: &'a Facts,
     claim: &KubernetesObject,
@@ -209,15 +193,7 @@ fn specification(
         }),
         ..Options::default()
     };
-    let prepared = parts.iter().map(|one| PreparedPart {
-        name: one.name.clone(),
-        claim: one.claim.clone(),
-        asked_as: claim.to_string(),
-        part: one.part.clone(),
-        limits: one.limits,
-    });
-    let prepared: Vec<PreparedPart<'_>> = prepared.collect();
-    let derived = derive::resource_claim(&facts.inventory, &options, &prepared)?;
+    let derived = derive::resource_claim(&facts.inventory, &options, &claim.to_string(), parts)?;
     let (spec, _) = build(&derived, None)?;
     let header = format!("Made by tranche {} for {claim}", env!("CARGO_PKG_VERSION"));
     let text = encode(&spec, Format::Yaml, &[header])?;

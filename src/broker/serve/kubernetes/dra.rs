@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Result};
 use tranche_core::ledger::{Books, Claim, HeldPart, KubernetesObject};
-use tranche_core::types::{DeviceKey, MemorySize, Percent};
+use tranche_core::types::DeviceKey;
 use tranche_protocol::{DraDevices, DraHeld};
 
 /// The devices, what of them others hold, and the resource claims for which something is reserved here.
@@ -64,15 +64,15 @@ fn held(key: &DeviceKey, books: &Books) -> Vec<DraHeld> {
             HeldPart::Shares(shares) if claim.device == *key => {
                 let share = |share: &tranche_core::types::HeldShare| DraHeld {
                     share: Some(share.name.to_string()),
-                    memory_mib: share.promise.memory().map(MemorySize::mib),
-                    compute: share.promise.compute().map(Percent::get),
+                    memory: share.promise.memory(),
+                    compute: share.promise.compute(),
                     by: by.clone(),
                 };
                 shares.iter().map(share).collect()
             }
             _ => vec![DraHeld {
                 share: None,
-                memory_mib: None,
+                memory: None,
                 compute: None,
                 by,
             }],

@@ -5,15 +5,17 @@
 
 use crate::inventory::DriverCapability;
 use crate::policy::{
-    AcceptAnnotations, AcceptEnvironment, Amount, ClaimsFromEnvironment, DeviceSet, Door, Interval, MaxWait,
-    MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, Placed, Placement, Priority, QueueSettings,
-    Quota, ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
+    AcceptAnnotations, AcceptEnvironment, Amount, ClaimsFromEnvironment, DeviceSet, Door, MaxWait, MpsBlocked,
+    MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, Placed, Placement, Priority, QueueSettings, Quota,
+    ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
 };
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use std::fmt;
 use std::str::FromStr;
-use tranche_core::types::{CdiKind, DeviceSelector, HostPath, Overcommit, Percent, ResourceName, ShareName, WaitTime};
+use tranche_core::types::{
+    CdiKind, DeviceSelector, HostPath, Interval, Overcommit, Percent, ResourceName, ShareName, WaitTime,
+};
 use tranche_protocol::PodPlacement;
 
 /// The keys at the top that have an effect here.

@@ -9,7 +9,7 @@ use crate::policy::{Door, Parts, Policy, Priority, Resource};
 use crate::share::Grade;
 use tranche_core::error::{Error, Result};
 use tranche_core::types::{DeviceKey, HeldPart, MigProfile, Promise};
-use tranche_protocol::{AllocatedDevice, DraDivided, DraInstance};
+use tranche_protocol::{AllocatedDevice, DraDivided, DraInstance, DraKind};
 
 /// An instance that a claim can have, with the name of the device that it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn claimable_instances<'g>(policy: &Policy, gpu: &Gpu, mig: &'g MigGpu) -> V
 /// Two profiles may differ in what a DNS label cannot have (`+me`, `-me`), so the driver's number is in the name.
 fn name(gpu: HostDevice<'_>, number: u32, profile: &MigProfile, place: Placement) -> String {
     let profile = label(&profile.to_string());
-    format!("{}-mig-{profile}-{number}-at-{}", gpu_name(gpu), place.start)
+    DraKind::mig_name(&gpu_name(gpu), &format!("{profile}-{number}-at-{}", place.start))
 }
 
 fn is_divided(policy: &Policy, profile: &MigProfile) -> bool {
@@ -66,7 +66,7 @@ pub fn dra_divided(gpu: &Gpu, mig: &MigGpu, instances: &[ClaimableInstance<'_>])
     let of_one = |one: &ClaimableInstance<'_>| DraInstance {
         name: one.device.clone(),
         profile: one.instance.profile.name.to_string(),
-        memory_mib: one.instance.profile.memory.mib(),
+        memory: one.instance.profile.memory,
         multiprocessors: one.instance.profile.sms,
         consumes: one.instance.consumes.clone(),
         held_by: None,

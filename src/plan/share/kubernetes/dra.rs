@@ -10,7 +10,7 @@ use crate::share::Share;
 use std::collections::BTreeSet;
 use tranche_core::error::{Error, Result};
 use tranche_core::types::{DeviceKey, HeldPart, HeldShare, MemorySize, Percent, Promise, ShareName};
-use tranche_protocol::{AllocatedDevice, DraDevice, DraGpu, DraMig, DraParts, DraShare};
+use tranche_protocol::{AllocatedDevice, DraDevice, DraGpu, DraKind, DraMig, DraParts, DraShare};
 
 /// The devices that the driver may publish, each with its key in the ledger: in the order of their indices.
 pub fn dra_devices(inventory: &Inventory, plan: &Plan) -> Vec<(DeviceKey, DraDevice)> {
@@ -37,7 +37,7 @@ fn dra_device(inventory: &Inventory, device: HostDevice<'_>, split: &SplitDevice
     Some(DraDevice {
         gpu: dra_gpu(device),
         mig,
-        memory_mib: device.memory().map(MemorySize::mib),
+        memory: device.memory(),
         multiprocessors: device.sms(),
         strategy: split.method.strategy(),
         memory_guarantee: grade(|share| share.guarantees.memory.grade.to_string()),
@@ -102,7 +102,10 @@ fn name_of(device: HostDevice<'_>) -> String {
         Some(mig) => {
             let profile = mig.profile.as_ref().map(ToString::to_string);
             let profile = label(&profile.unwrap_or_else(|| "unknown".to_owned()));
-            format!("{gpu}-mig-{profile}-{}-{}", mig.gpu_instance, mig.compute_instance)
+            DraKind::mig_name(
+                &gpu,
+                &format!("{profile}-{}-{}", mig.gpu_instance, mig.compute_instance),
+            )
         }
     }
 }
@@ -123,8 +126,8 @@ fn parts(inventory: &Inventory, device: &str, split: &SplitDevice) -> DraParts {
         Some(DraShare {
             device,
             name: name.to_string(),
-            memory_mib: share.memory.map(MemorySize::mib),
-            compute: share.compute.map(Percent::get),
+            memory: share.memory,
+            compute: share.compute,
         })
     });
     let limited = |has: fn(&Share) -> bool| split.shares.distinct().iter().all(has);
@@ -133,11 +136,8 @@ fn parts(inventory: &Inventory, device: &str, split: &SplitDevice) -> DraParts {
     DraParts {
         equal: split.replica().is_some(),
         shares: shares.collect(),
-        most_memory_mib: split
-            .most_memory
-            .filter(|_| limited(|share| share.memory.is_some()))
-            .map(MemorySize::mib),
-        most_compute: limited(|share| share.compute.is_some()).then_some(split.most_compute),
+        most_memory: split.most_memory.filter(|_| limited(|share| share.memory.is_some())),
+        most_compute: limited(|share| share.compute.is_some()).then(|| Percent::of_sum(split.most_compute)),
         most_claims: u32::try_from(most).unwrap_or(u32::MAX),
     }
 }
@@ -229,13 +229,10 @@ fn amount<'a>(split: &'a SplitDevice, allocated: &AllocatedDevice) -> Result<Dra
             of,
         },
         Promise::Mps { memory, compute } => Promise::Mps {
-            memory: allocated
-                .memory
-                .map_or(memory, |bytes| Some(MemorySize::from_mib(bytes.div_ceil(1 << 20)))),
-            compute: match allocated.compute {
-                Some(percent) => Some(Percent::try_from(percent)?),
-                None => compute,
-            },
+            memory: allocated.memory.map_or(memory, |size| {
+                Some(MemorySize::from_mib(size.bytes().div_ceil(1 << 20)))
+            }),
+            compute: allocated.compute.or(compute),
         },
     };
     let part = HeldPart::Shares(vec![HeldShare { name, promise }]);

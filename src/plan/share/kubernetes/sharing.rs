@@ -1,10 +1,9 @@
 //! What the configuration of a resource claim says about sharing its device.
 
 use super::DraPart;
-use crate::policy::Interval;
 use crate::share::{Need, SplitDevice};
 use tranche_core::error::{Error, Result};
-use tranche_core::types::{HostPath, MemorySize, Percent, Promise, Strategy};
+use tranche_core::types::{HostPath, Interval, Promise, Strategy};
 use tranche_protocol::{AllocatedDevice, ClaimSharing};
 
 /// The limits of each process of the claim: those of its part, or lower ones that its configuration sets.
@@ -20,20 +19,17 @@ pub fn dra_limits(device: &AllocatedDevice, part: &DraPart<'_>) -> Result<Promis
             if strategy == Strategy::Mps {
                 return Err(refused(device, strategy, "TimeSlicing"));
             }
-            check_interval(device, part.split, interval.as_deref())?;
+            check_interval(device, part.split, *interval)?;
             Ok(part.promise)
         }
         Some(ClaimSharing::Mps {
             active_thread_percentage,
-            pinned_memory_mib,
+            pinned_memory,
         }) => match part.promise {
-            Promise::Mps { memory, compute } => {
-                let percent = active_thread_percentage.map(Percent::try_from).transpose()?;
-                Ok(Promise::Mps {
-                    memory: lower(memory, pinned_memory_mib.map(MemorySize::from_mib)),
-                    compute: lower(compute, percent),
-                })
-            }
+            Promise::Mps { memory, compute } => Ok(Promise::Mps {
+                memory: lower(memory, *pinned_memory),
+                compute: lower(compute, *active_thread_percentage),
+            }),
             Promise::Whole | Promise::Turns { .. } => Err(refused(device, strategy, "MPS")),
         },
     }
@@ -48,8 +44,8 @@ fn lower<T: Ord>(own: Option<T>, asked: Option<T>) -> Option<T> {
 }
 
 /// Refuses a length of turns that is not that of the policy: it is the same for all who use the device.
-fn check_interval(device: &AllocatedDevice, split: &SplitDevice, asked: Option<&str>) -> Result<()> {
-    let Some(asked) = asked.filter(|asked| *asked != "Default") else {
+fn check_interval(device: &AllocatedDevice, split: &SplitDevice, asked: Option<Interval>) -> Result<()> {
+    let Some(asked) = asked.filter(|asked| *asked != Interval::Default) else {
         return Ok(());
     };
     // The directory is that of MPS daemons, which are not needed here.
@@ -58,12 +54,7 @@ fn check_interval(device: &AllocatedDevice, split: &SplitDevice, asked: Option<&
         Need::TimeSlice { interval, .. } => Some(*interval),
         _ => None,
     });
-    let own = match own.unwrap_or_default() {
-        Interval::Default => "Default",
-        Interval::Short => "Short",
-        Interval::Medium => "Medium",
-        Interval::Long => "Long",
-    };
+    let own = own.unwrap_or_default();
     if own == asked {
         return Ok(());
     }
@@ -93,6 +84,7 @@ mod tests {
     use crate::policy::read;
     use crate::share::{Plan, dra_part, plan};
     use crate::sim;
+    use tranche_core::types::{MemorySize, Percent};
 
     fn planned(sharing: &str) -> (Inventory, Plan) {
         let inventory = sim::open("t4x2").unwrap();
@@ -107,8 +99,8 @@ mod tests {
         let device = AllocatedDevice {
             device: "gpu-0".into(),
             share_id: (!sharing.is_empty()).then(|| "s".to_owned()),
-            memory: Some(4 << 30),
-            compute: Some(40),
+            memory: Some(MemorySize::from_mib(4 << 10)),
+            compute: Some(Percent::of_sum(40)),
             sharing: Some(asked),
             ..AllocatedDevice::default()
         };
@@ -120,15 +112,13 @@ mod tests {
 
     fn mps(percent: Option<u32>, mib: Option<u64>) -> ClaimSharing {
         ClaimSharing::Mps {
-            active_thread_percentage: percent,
-            pinned_memory_mib: mib,
+            active_thread_percentage: percent.map(Percent::of_sum),
+            pinned_memory: mib.map(MemorySize::from_mib),
         }
     }
 
-    fn turns(interval: Option<&str>) -> ClaimSharing {
-        ClaimSharing::TimeSlicing {
-            interval: interval.map(str::to_owned),
-        }
+    fn turns(interval: Option<Interval>) -> ClaimSharing {
+        ClaimSharing::TimeSlicing { interval }
     }
 
     const MPS: &str = "sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n";
@@ -153,13 +143,14 @@ mod tests {
             ("", mps(None, None), "is not shared under the policy"),
             (LONG, mps(None, None), "is shared by time-slicing"),
             (MPS, turns(None), "is shared by MPS"),
-            ("", turns(Some("Long")), "turns of the length Default"),
-            (LONG, turns(Some("Short")), "turns of the length Long"),
+            ("", turns(Some(Interval::Long)), "turns of the length default"),
+            (LONG, turns(Some(Interval::Short)), "turns of the length long"),
         ] {
             let refused = of(sharing, asked).unwrap_err();
             assert!(refused.contains(why), "{refused}");
         }
-        for (sharing, interval) in [("", None), ("", Some("Default")), (LONG, Some("Long")), (LONG, None)] {
+        let (default, long) = (Some(Interval::Default), Some(Interval::Long));
+        for (sharing, interval) in [("", None), ("", default), (LONG, long), (LONG, None)] {
             assert!(of(sharing, turns(interval)).is_ok(), "{sharing} {interval:?}");
         }
     }

@@ -2,12 +2,12 @@
 
 use super::{GuaranteeRule, InContainer, MostShares, Rules, Size};
 use crate::inventory::{HostDevice, Inventory, VirtualizationMode};
-use crate::policy::{Interval, Policy, Priority, Split};
+use crate::policy::{Policy, Priority, Split};
 use crate::share::guarantee::{Dimension, Grade};
 use crate::share::{Need, Share, SplitDevice};
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
-use tranche_core::types::{HostPath, Promise};
+use tranche_core::types::{HostPath, Interval, Promise};
 
 /// The driver lets processes run in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

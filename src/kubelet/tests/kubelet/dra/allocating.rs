@@ -7,6 +7,7 @@ use k8s_openapi::api::resource::v1::{
     Counter, CounterSet, Device, DeviceAttribute, DeviceCounterConsumption, ResourceSlice,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use tranche_core::types::MemorySize;
 use tranche_kubelet::dra::slices::Form;
 use tranche_protocol::DraDevice;
 
@@ -55,7 +56,7 @@ fn an_amount_that_no_device_has_is_refused() {
     assert!(!gets(&mut allocator, &[("compute", "101")]));
     assert!(!gets(&mut allocator, &[("engines", "1")]));
     let mut overcommitted = equal(0, 10);
-    overcommitted.parts.as_mut().unwrap().most_memory_mib = Some(2 * MEMORY);
+    overcommitted.parts.as_mut().unwrap().most_memory = Some(MemorySize::from_mib(2 * MEMORY));
     let mut allocator = full([overcommitted]);
     assert!(!gets(&mut allocator, &[("memory", "143772Mi")]));
     assert!(gets(&mut allocator, &[("memory", "143771Mi")]));

@@ -8,6 +8,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use tranche_core::types::MemorySize;
 use tranche_kubelet::dra::slices::{Form, slices};
 use tranche_plan::mig::{MigGpu, Placement, ProfileId, fits_beside, possible_instances};
 use tranche_plan::policy::Policy;
@@ -245,20 +246,19 @@ fn any_divided() -> impl Strategy<Value = DraDivided> {
     (gpu, vec(instance, 0..100)).prop_map(|((name, counters), instances)| {
         let mut divided = divided(0, "a30");
         divided.gpu.name = name;
-        let of_one =
-            |(name, profile, mut consumes, held_by, is_known, memory_mib): (_, _, BTreeMap<_, _>, _, bool, _)| {
-                if is_known {
-                    consumes = counters.clone();
-                }
-                DraInstance {
-                    name,
-                    profile,
-                    memory_mib,
-                    multiprocessors: 16,
-                    consumes,
-                    held_by,
-                }
-            };
+        let of_one = |(name, profile, mut consumes, held_by, is_known, mib): (_, _, BTreeMap<_, _>, _, bool, _)| {
+            if is_known {
+                consumes = counters.clone();
+            }
+            DraInstance {
+                name,
+                profile,
+                memory: MemorySize::from_mib(mib),
+                multiprocessors: 16,
+                consumes,
+                held_by,
+            }
+        };
         divided.instances = instances.into_iter().map(of_one).collect();
         divided.counters = counters;
         divided

@@ -1,7 +1,7 @@
 //! What a broker answers about the devices of a node.
 
 use k8s_openapi::api::resource::v1::ResourceSlice;
-use tranche_core::types::Strategy;
+use tranche_core::types::{MemorySize, Percent, Strategy};
 use tranche_kubelet::dra::difference;
 use tranche_kubelet::dra::slices::{DesiredPool, Form, NodeRef, slices};
 use tranche_protocol::{DraDevice, DraDevices, DraGpu, DraHeld, DraMig, DraParts, DraShare};
@@ -47,7 +47,7 @@ pub(crate) fn whole(minor: u32) -> DraDevice {
         name: gpu.name.clone(),
         gpu,
         mig: None,
-        memory_mib: Some(MEMORY),
+        memory: Some(MemorySize::from_mib(MEMORY)),
         multiprocessors: Some(132),
         strategy: Strategy::Dedicated,
         memory_guarantee: "hard".into(),
@@ -67,18 +67,18 @@ pub(crate) fn mig(minor: u32, instance: u32) -> DraDevice {
             uuid: Some(format!("MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87e{minor}{instance:02}")),
             profile: Some("1g.18gb".into()),
         }),
-        memory_mib: Some(16_384),
+        memory: Some(MemorySize::from_mib(16_384)),
         multiprocessors: Some(16),
         ..whole(minor)
     }
 }
 
-fn share(minor: u32, name: &str, memory_mib: Option<u64>, compute: Option<u32>) -> DraShare {
+fn share(minor: u32, name: &str, mib: Option<u64>, compute: Option<u32>) -> DraShare {
     DraShare {
         device: format!("gpu-{minor}-share-{name}"),
         name: name.into(),
-        memory_mib,
-        compute,
+        memory: mib.map(MemorySize::from_mib),
+        compute: compute.map(Percent::of_sum),
     }
 }
 
@@ -91,8 +91,8 @@ pub(crate) fn equal(minor: u32, count: u32) -> DraDevice {
         parts: Some(DraParts {
             equal: true,
             shares: (0..count).map(one).collect(),
-            most_memory_mib: Some(MEMORY),
-            most_compute: Some(100),
+            most_memory: Some(MemorySize::from_mib(MEMORY)),
+            most_compute: Some(Percent::ALL),
             most_claims: 48,
         }),
         ..whole(minor)
@@ -110,8 +110,8 @@ pub(crate) fn named(minor: u32) -> DraDevice {
                 share(minor, "middle", Some(40_960), Some(30)),
                 share(minor, "small", Some(20_480), Some(10)),
             ],
-            most_memory_mib: Some(MEMORY),
-            most_compute: Some(100),
+            most_memory: Some(MemorySize::from_mib(MEMORY)),
+            most_compute: Some(Percent::ALL),
             most_claims: 48,
         }),
         ..whole(minor)
@@ -127,7 +127,7 @@ pub(crate) fn turns(minor: u32, count: u32) -> DraDevice {
         parts: Some(DraParts {
             equal: true,
             shares: (0..count).map(|n| share(minor, &n.to_string(), None, None)).collect(),
-            most_memory_mib: None,
+            most_memory: None,
             most_compute: None,
             most_claims: count,
         }),
@@ -136,11 +136,11 @@ pub(crate) fn turns(minor: u32, count: u32) -> DraDevice {
 }
 
 /// What a container of podman holds.
-pub(crate) fn held(share: Option<&str>, memory_mib: Option<u64>, compute: Option<u32>) -> DraHeld {
+pub(crate) fn held(share: Option<&str>, mib: Option<u64>, compute: Option<u32>) -> DraHeld {
     DraHeld {
         share: share.map(str::to_owned),
-        memory_mib,
-        compute,
+        memory: mib.map(MemorySize::from_mib),
+        compute: compute.map(Percent::of_sum),
         by: "container 262bf9f7e5a8".into(),
     }
 }

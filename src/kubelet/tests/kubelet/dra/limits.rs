@@ -5,6 +5,7 @@ use super::fixtures::{DRIVER, devices, equal, held, mig, named, node, published,
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
+use tranche_core::types::{MemorySize, Percent};
 use tranche_kubelet::dra::slices::{Form, NodeRef, slices};
 use tranche_protocol::{DraDevice, DraDevices, DraHeld, DraMig, DraParts, DraShare};
 
@@ -37,26 +38,31 @@ fn amount() -> impl Strategy<Value = u64> {
     ]
 }
 
+fn size() -> impl Strategy<Value = MemorySize> {
+    amount().prop_map(MemorySize::from_mib)
+}
+
 fn share() -> impl Strategy<Value = DraShare> {
-    (name(), name(), of(amount()), of(any::<u32>())).prop_map(|(device, name, memory_mib, compute)| DraShare {
+    let parts = (name(), name(), of(size()), of(any::<u32>()));
+    parts.prop_map(|(device, name, memory, compute)| DraShare {
         device,
         name,
-        memory_mib,
-        compute,
+        memory,
+        compute: compute.map(Percent::of_sum),
     })
 }
 
 fn parts() -> impl Strategy<Value = DraParts> {
     let most = (
-        of(amount()),
+        of(size()),
         of(prop_oneof![0..300_u32, any::<u32>()]),
         prop_oneof![0..100_u32, any::<u32>()],
     );
     (any::<bool>(), vec(share(), 0..90), most).prop_map(|(equal, shares, most)| DraParts {
         equal,
         shares,
-        most_memory_mib: most.0,
-        most_compute: most.1,
+        most_memory: most.0,
+        most_compute: most.1.map(Percent::of_sum),
         most_claims: most.2,
     })
 }
@@ -73,7 +79,7 @@ fn any_device(minor: u32) -> impl Strategy<Value = DraDevice> {
         of(parts()),
         vec(holder(), 0..4),
         of(name()),
-        of(amount()),
+        of(size()),
         of(any::<u32>()),
     );
     (words, mig_device, state).prop_map(move |(words, mig_device, state)| {
@@ -90,7 +96,7 @@ fn any_device(minor: u32) -> impl Strategy<Value = DraDevice> {
             device.parts,
             device.held,
             device.unhealthy,
-            device.memory_mib,
+            device.memory,
             device.multiprocessors,
         ) = state;
         device

@@ -91,7 +91,7 @@ pub(super) const ROWS: &[Row] = &[
         "gpu-test5",
         WHOLE,
         Refused(
-            "device gpu-0: has turns of the length Default under the policy of this node, and the claim asks for Long; set sharing.timeSlicing.interval in the policy of the node, or leave the interval out",
+            "device gpu-0: has turns of the length default under the policy of this node, and the claim asks for long; set sharing.timeSlicing.interval in the policy of the node, or leave the interval out",
         ),
     ),
     row(
@@ -125,7 +125,7 @@ pub(super) const ROWS: &[Row] = &[
         "gpu-test6",
         A100,
         Refused(
-            "device gpu-4: has turns of the length Default under the policy of this node, and the claim asks for Long; set sharing.timeSlicing.interval in the policy of the node, or leave the interval out",
+            "device gpu-4: has turns of the length default under the policy of this node, and the claim asks for long; set sharing.timeSlicing.interval in the policy of the node, or leave the interval out",
         ),
     ),
     row(

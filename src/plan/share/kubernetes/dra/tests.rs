@@ -4,7 +4,7 @@ use super::*;
 use crate::policy::read;
 use crate::share::plan;
 use crate::sim;
-use tranche_core::types::Strategy;
+use tranche_core::types::{MemorySize, Percent, Strategy};
 
 fn planned(host: &str, policy: &str) -> (Inventory, Plan) {
     let inventory = sim::open(host).unwrap();
@@ -108,8 +108,8 @@ fn an_amount_of_a_device_with_equal_shares_is_what_was_allocated() {
     let (inventory, plan) = planned("t4x2", TENTHS);
     let share = AllocatedDevice {
         share_id: Some("8a1c2d3e-0000-4000-8000-000000000001".into()),
-        memory: Some(8 << 30),
-        compute: Some(30),
+        memory: Some(MemorySize::from_mib(8 << 10)),
+        compute: Some(Percent::of_sum(30)),
         ..allocated("gpu-0")
     };
     let part = dra_part(&inventory, &plan, &share).unwrap();
