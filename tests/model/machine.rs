@@ -98,6 +98,8 @@ impl Machine {
     /// Makes everything as it is on a machine on which nothing has happened.
     pub(crate) fn fresh(&mut self) {
         self.kill();
+        // Their numbers are given to other processes in the course of an hour.
+        self.brokers.clear();
         for directory in ["state/kept", "state", "cdi", "kept-disk"] {
             unmount(&self.at(directory));
         }
