@@ -1,6 +1,7 @@
 //! `tranche mig`: how GPUs are divided by MIG.
 
 mod apply;
+mod configuration;
 mod parted;
 mod picture;
 mod profiles;

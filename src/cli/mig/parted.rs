@@ -11,7 +11,7 @@ mod node;
 
 pub(super) use export::{LABEL, export};
 
-use super::ViewArgs;
+use super::{ViewArgs, configuration};
 use crate::{effect, out, usage, without_empty_variables};
 use anyhow::Result;
 use clap::builder::BoolishValueParser;
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
 use tranche_broker::mig::KNOWN_SERVICES;
 use tranche_core::error::{Error, Kind};
-use tranche_plan::mig::mig_parted::{self, Configuration};
+use tranche_plan::mig::mig_parted::Configuration;
 use tranche_state::log;
 
 /// The name of the link.
@@ -89,19 +89,8 @@ struct FileArgs {
 
 impl FileArgs {
     fn read(&self) -> Result<Configuration> {
-        read(&self.config_file, self.selected_config.as_deref())
+        configuration::read(&self.config_file, self.selected_config.as_deref())
     }
-}
-
-/// Reads the configuration `selected` of a file of mig-parted; `-` is stdin.
-pub(super) fn read(file: &Path, selected: Option<&str>) -> Result<Configuration> {
-    let name = file.display().to_string();
-    let text = match name.as_str() {
-        "-" => std::io::read_to_string(std::io::stdin()),
-        _ => std::fs::read_to_string(file),
-    };
-    let text = text.map_err(|error| Error::usage(&name, "cannot be read").from_source(error))?;
-    Ok(mig_parted::read(&name, &text, selected)?)
 }
 
 /// Programs that NVIDIA's command runs before and after a change.

@@ -1,6 +1,6 @@
 //! The options that say which layout is meant.
 
-use super::parted;
+use super::configuration;
 use crate::out;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl WantedArgs {
     }
 
     fn read(&self, file: &Path, view: &MigView) -> Result<Vec<Layout>> {
-        let configuration = parted::read(file, self.selected_config.as_deref())?;
+        let configuration = configuration::read(file, self.selected_config.as_deref())?;
         let gpus: Vec<NodeGpu<'_>> = view.gpus.iter().map(NodeGpu::from).collect();
         let lines = configuration.check_selectors(&file.display().to_string(), &gpus)?;
         lines.iter().for_each(out::note);

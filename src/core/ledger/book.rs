@@ -1,6 +1,7 @@
 //! The claims on one GPU and its MIG devices, and the rules by which they change. The rules are
 //! pure: they learn about clocks and processes through [`World`].
 
+pub(in crate::ledger) mod record;
 mod reserved;
 
 use super::claim::{self, Claim, ClaimState, InitProcess};
@@ -8,7 +9,6 @@ use super::fit::{self, Misfit};
 use super::holder::Holder;
 use super::out_of_service::{OutOfService, WhyOut};
 use super::raw::Unread;
-use super::record;
 use super::refused::Refused;
 use super::waiter::Waiter;
 use crate::types::{Bounds, DeviceKey, GpuUuid, HeldPart, HeldShare};

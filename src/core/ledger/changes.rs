@@ -5,9 +5,9 @@
 //! between, nobody loses what was promised.
 
 use super::book::Book;
+use super::book::record;
 use super::error::{LedgerError, LedgerResult};
-use super::kept::reservations;
-use super::record;
+use super::store::kept::reservations;
 use super::store::{Ledger, Locked, NEW};
 use crate::error::{Error, Result, line};
 use crate::root::Missing;

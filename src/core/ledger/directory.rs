@@ -3,6 +3,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::root::{HostDirectory, Missing};
+use crate::types::{KEPT_DIR, STATE_DIR};
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -235,6 +236,15 @@ impl LedgerDirectory {
     pub(super) fn names(&self) -> Result<Vec<OsString>> {
         let names = self.directory.names(MOST_NAMES);
         names.about(self.path.display(), "cannot be listed")
+    }
+}
+
+/// The directory for what outlives a boot, of a node whose ledger is in `state_dir`.
+pub fn kept_dir(state_dir: &Path) -> PathBuf {
+    match state_dir == Path::new(STATE_DIR) {
+        true => PathBuf::from(KEPT_DIR),
+        // Another ledger, such as that of a test, has reservations of its own.
+        false => state_dir.join("kept"),
     }
 }
 

@@ -4,7 +4,7 @@
 //! found to be PROHIBITED, and ends with the machine, as the mode does. A missing file costs one system call.
 
 use super::directory::LedgerDirectory;
-use super::kept::kept_dir;
+use super::directory::kept_dir;
 use super::utc;
 use crate::bounded;
 use crate::error::{Context, Error, Result, line};

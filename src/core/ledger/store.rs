@@ -1,13 +1,14 @@
 //! The ledger on disk.
 
+pub(in crate::ledger) mod kept;
+
 use super::book::Book;
+use super::book::record::{self, FORMAT, Unreadable};
 use super::claim::Claim;
-use super::directory::LedgerDirectory;
+use super::directory::{LedgerDirectory, kept_dir};
 use super::error::{LedgerError, LedgerResult};
-use super::kept;
 use super::lock;
 use super::out_of_service::OutOfService;
-use super::record::{self, FORMAT, Unreadable};
 use crate::error::{Error, line};
 use crate::root::Missing;
 use crate::types::{DeviceKey, GpuUuid};
@@ -139,7 +140,7 @@ impl Ledger {
         Self {
             directory,
             state_dir: state_dir.to_owned(),
-            kept_in: kept::kept_dir(state_dir),
+            kept_in: kept_dir(state_dir),
         }
     }
 

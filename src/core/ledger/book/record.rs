@@ -5,10 +5,10 @@
 //! line with their number and a checksum of all that is before it. A file that was cut off or changed in any byte is
 //! not a book: one digit of a process's number would make a claim look as if its container had ended.
 
-use super::book::Book;
-use super::claim::{Cgroup, Claim, ClaimState, InitProcess};
-use super::holder::Holder;
-use super::raw::{Unread, UnreadClaim};
+use super::Book;
+use crate::ledger::claim::{Cgroup, Claim, ClaimState, InitProcess};
+use crate::ledger::holder::Holder;
+use crate::ledger::raw::{Unread, UnreadClaim};
 use crate::sealed::checksum;
 use crate::types::{DeviceKey, GpuUuid, HeldPart, HeldShare, Promise, decimal};
 use memchr::{memchr, memchr_iter, memchr3, memmem};
@@ -17,7 +17,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 /// The number of the form that this program writes.
-pub(super) const FORMAT: u32 = 3;
+pub(in crate::ledger) const FORMAT: u32 = 3;
 
 /// An earlier form that is read too, so that an update of tranche loses no claim: it has no checksum, and names a boot.
 const FORMAT_WITHOUT_CHECKSUM: u32 = 2;
@@ -30,7 +30,7 @@ const FIELDS: usize = 18;
 
 /// Why a text is not a book.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
+pub(in crate::ledger) enum Unreadable {
     /// A later form.
     Format(u32),
     /// Something else, or a book that was damaged: the line, counted from 1.
@@ -38,7 +38,7 @@ pub(super) enum Unreadable {
 }
 
 /// The text of a book. Lines of claims that were not read to the end are copied as they are.
-pub(super) fn encode(book: &Book) -> String {
+pub(in crate::ledger) fn encode(book: &Book) -> String {
     let mut text = String::with_capacity(book.unread.text.len() + 128 + book.claims.len() * 400);
     // Writing into a String cannot fail.
     let _ = writeln!(text, "{MARK} {FORMAT} {}", book.gpu);
@@ -62,7 +62,7 @@ const END: &str = "end ";
 
 /// Finds the lines of claims that `holder` has; `None` for a person, who has no id. It finds a field with the id of the
 /// container, pod or resource claim, whatever the meaning of the field.
-pub(super) fn finder_of(holder: &Holder) -> Option<memmem::Finder<'static>> {
+pub(in crate::ledger) fn finder_of(holder: &Holder) -> Option<memmem::Finder<'static>> {
     let (id, _) = holder.fields()?;
     let mut field = String::from("\t=");
     escape(&mut field, id);
@@ -72,7 +72,7 @@ pub(super) fn finder_of(holder: &Holder) -> Option<memmem::Finder<'static>> {
 
 /// Whether `line` may be that of a claim that is reserved: it has the word as a field, whatever the meaning of the
 /// field.
-pub(super) fn may_be_reserved(line: &str) -> bool {
+pub(in crate::ledger) fn may_be_reserved(line: &str) -> bool {
     let word = ClaimState::Reserved.as_str();
     line.split('\t').any(|field| field == word)
 }
@@ -204,7 +204,7 @@ fn unescape(words: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Parses a book.
-pub(super) fn decode(text: &str) -> Result<Book, Unreadable> {
+pub(in crate::ledger) fn decode(text: &str) -> Result<Book, Unreadable> {
     let mut promises = Promises::default();
     let (mut book, claims) = each_line(text, |gpu, line, _| claim(gpu, line, &mut promises))?;
     book.claims = claims;
@@ -214,7 +214,7 @@ pub(super) fn decode(text: &str) -> Result<Book, Unreadable> {
 /// Parses a book, but of each claim only what it holds. See [`Book::read`].
 ///
 /// Fields are counted and not parsed: a damaged field is found when the claim is needed.
-pub(super) fn scan(text: String) -> Result<Book, Unreadable> {
+pub(in crate::ledger) fn scan(text: String) -> Result<Book, Unreadable> {
     let mut promises = Promises::default();
     let mut last: Option<(&str, Arc<DeviceKey>)> = None;
     let (mut book, claims) = each_line(&text, |gpu, line, at| {
@@ -244,7 +244,7 @@ pub(super) fn scan(text: String) -> Result<Book, Unreadable> {
 }
 
 /// The claim in the line of a book.
-pub(super) fn claim_of(gpu: &GpuUuid, line: &str) -> Option<Claim> {
+pub(in crate::ledger) fn claim_of(gpu: &GpuUuid, line: &str) -> Option<Claim> {
     claim(gpu, line, &mut Promises::default())
 }
 
@@ -462,7 +462,7 @@ impl<'a> LineFields<'a> {
 
 /// `text`, whose lines were edited, with the checksum that they have now.
 #[cfg(test)]
-pub(super) fn with_checksum(text: &str) -> String {
+pub(in crate::ledger) fn with_checksum(text: &str) -> String {
     let (before, _) = text.rsplit_once(' ').unwrap();
     format!("{before} {}\n", checksum(&format!("{before} ")))
 }

@@ -4,32 +4,23 @@
 //! The ledger itself ends with the machine, because processes do. Reservations are written a second time, in the form
 //! of books, into a directory that does not. The first program that locks the ledger after a boot reads them.
 
-use super::book::Book;
-use super::claim::{Claim, ClaimState};
-use super::directory::LedgerDirectory;
-use super::error::{LedgerError, LedgerResult};
-use super::holder::Holder;
-use super::record;
-use super::store::{Books, DamagedBook, Ledger, Locked, NEW};
+use super::{Books, DamagedBook, Ledger, Locked, NEW};
 use crate::error::{Error, Result};
+use crate::ledger::book::Book;
+use crate::ledger::book::record;
+use crate::ledger::claim::{Claim, ClaimState};
+use crate::ledger::directory::{LedgerDirectory, kept_dir};
+use crate::ledger::error::{LedgerError, LedgerResult};
+use crate::ledger::holder::Holder;
 use crate::root::Missing;
-use crate::types::{GpuUuid, KEPT_DIR, STATE_DIR};
-use std::path::{Path, PathBuf};
+use crate::types::GpuUuid;
+use std::path::Path;
 
 /// The file of the ledger that says that what was kept has been read since the boot.
 const READ: &str = "kept-was-read";
 
 /// What is appended to the name of a damaged file when it is set aside.
 const ASIDE: &str = ".damaged";
-
-/// The directory for what outlives a boot, of a node whose ledger is in `state_dir`.
-pub fn kept_dir(state_dir: &Path) -> PathBuf {
-    match state_dir == Path::new(STATE_DIR) {
-        true => PathBuf::from(KEPT_DIR),
-        // Another ledger, such as that of a test, has reservations of its own.
-        false => state_dir.join("kept"),
-    }
-}
 
 /// Whether something was kept that `ledger`, which is in `state_dir`, does not have yet. Only the owner of what was
 /// kept can say so.
@@ -98,7 +89,7 @@ impl Ledger {
     }
 
     /// The reservations that are kept, as a ledger that nobody locks: the lock of this one serves both.
-    pub(super) fn kept(&self, missing: Missing) -> LedgerResult<Option<Self>> {
+    pub(in crate::ledger) fn kept(&self, missing: Missing) -> LedgerResult<Option<Self>> {
         let path = self.kept_in();
         Ok(LedgerDirectory::ledger(path, missing)?.map(|directory| Self::at(directory, path)))
     }
@@ -171,14 +162,14 @@ impl Ledger {
     }
 
     /// Writes `book` so that it survives the loss of power.
-    pub(super) fn write_to_disk(&self, book: &Book) -> Result<()> {
+    pub(in crate::ledger) fn write_to_disk(&self, book: &Book) -> Result<()> {
         self.directory()
             .replace_on_disk(&Self::name_of(&book.gpu), NEW, &record::encode(book))
     }
 }
 
 /// What is reserved for pods and resource claims in `book`, as if no container used it: none does after a reboot.
-pub(super) fn reservations(book: &Book) -> Book {
+pub(in crate::ledger) fn reservations(book: &Book) -> Book {
     let mut kept = Book::new(book.gpu.clone());
     let is_kept =
         |claim: &&Claim| !claim.once && !claim.joined && (claim.pod().is_some() || claim.resource_claim().is_some());

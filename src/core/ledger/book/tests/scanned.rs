@@ -1,7 +1,7 @@
 //! A book of which a rule reads only what it needs says and becomes the same as one that was read to the end.
 
 use super::*;
-use crate::ledger::record;
+use crate::ledger::book::record;
 use proptest::prelude::*;
 
 /// What happens to a book.

@@ -5,6 +5,7 @@ use crate::claims::Claims;
 use crate::ledger::process::Machine;
 use crate::ledger::{Ask, Bounds, Change, ContainerName, HeldPart, PodName};
 use std::fs;
+use std::path::PathBuf;
 
 const GPU: &str = "GPU-11111111";
 
