@@ -62,7 +62,7 @@ impl MachineControl for Ready {
         Ok(())
     }
 
-    fn drain(&self, _: &ContainerName) -> Result<usize> {
+    fn end_clients(&self, _: &ContainerName) -> Result<usize> {
         Ok(0)
     }
 
