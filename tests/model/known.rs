@@ -194,6 +194,40 @@ fn an_instance_that_was_destroyed_is_not_promised_before_the_specifications_are_
     );
 }
 
+/// A broker that was killed had half destroyed it, and the next one puts it back and destroys it: both times, the file
+/// that shows the host has no such instance.
+#[test]
+fn an_instance_that_was_put_back_and_destroyed_is_not_promised() {
+    let mut steps = Vec::new();
+    for (name, milliseconds) in (0..6).zip([50, 100, 150, 200, 250, 300]) {
+        steps.extend([
+            KillAt {
+                call: "nvmlGpuInstanceDestroy",
+            },
+            Create {
+                who: ROOT,
+                name: 0,
+                what: What::Instance(Profile::Two),
+                wait: 0,
+            },
+            Release { who: ROOT, name: 0 },
+            Pause { milliseconds: 300 },
+            Up,
+            Pause { milliseconds },
+            Create {
+                who: EVE,
+                name,
+                what: What::Any,
+                wait: 0,
+            },
+            Rest,
+            Release { who: EVE, name },
+            Rest,
+        ]);
+    }
+    lives("an_instance_that_was_put_back_and_destroyed_is_not_promised", &steps);
+}
+
 #[test]
 fn who_hangs_up_and_waits_again_keeps_things_free_once() {
     if !has_one_order() {

@@ -103,6 +103,11 @@ fn written(state_dir: &Path) -> HostSource {
 }
 
 impl HostFacts for HostNow {
+    fn anew(&self) -> Result<Arc<Facts>> {
+        *lock(&self.known) = Known::Nothing;
+        self.now()
+    }
+
     fn now(&self) -> Result<Arc<Facts>> {
         let mut known = lock(&self.known);
         match &*known {

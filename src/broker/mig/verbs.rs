@@ -168,7 +168,8 @@ fn check_seen(seen: &[String], gpus: &[MigGpu]) -> Result<()> {
 
 /// Brings the specifications and host.json up to date. Returns which names mean another device than in `before`.
 fn refresh(host: &MigHost<'_>, before: Option<&HostFile>) -> Result<Vec<String>> {
-    renew::specifications(host.state_dir, host.refresh).map_err(|error| {
+    let renewed = renew::specifications(host.state_dir, host.refresh).and_then(|()| host.facts.anew());
+    renewed.map_err(|error| {
         let what = "the instances were changed, and the specifications could not be brought up to date";
         Error::failed("MIG", what)
             .from_source(error)

@@ -249,7 +249,7 @@ fn is_unfinished(commands: &Commands<'_>) -> Result<bool> {
 fn renew(commands: &Commands<'_>) -> Result<()> {
     renew::specifications(commands.state_dir(), &commands.options.refresh)?;
     // Requests look at what is known of the host, under the ledger's lock.
-    commands.facts().map(drop)
+    commands.host.anew().map(drop)
 }
 
 /// Destroys them, and brings the specifications up to date before anybody can claim what was destroyed: until then, the

@@ -103,7 +103,7 @@ impl<'a> ClaimInstances<'a> {
             return Ok(facts);
         }
         renew::specifications(commands.state_dir(), &commands.options.refresh)?;
-        commands.facts()
+        commands.host.anew()
     }
 
     /// The claim does not get them: those that were made for it are destroyed.
