@@ -19,6 +19,9 @@ const SETTLED: Duration = Duration::from_secs(4);
 /// What may be kept for so long is not waited for.
 const LONG: Duration = Duration::from_secs(15);
 
+/// How long a busy machine may take until a program that was started has a place in the queue.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
 /// How long an instance that nobody needs may stay. One that nobody has claimed stays for half a minute.
 const UNNEEDED: Duration = Duration::from_secs(50);
 
@@ -100,7 +103,10 @@ impl Life<'_> {
                 .unwrap_or_default();
             let rivals = overlapping().filter(|(_, other)| !fits(other));
             let (of_root, of_users): (Vec<_>, Vec<_>) = rivals.partition(|(_, other)| other.holder.who() == ROOT);
-            let comes_before = |(other, _): &(usize, &&Pending)| *other < place || one.holder.who() != ROOT;
+            // Each of those who came at once may have been the first to get a ticket.
+            let at_once = |other: &Pending| other.began.saturating_duration_since(one.began) < AT_ONCE;
+            let comes_before =
+                |(other, rival): &(usize, &&Pending)| *other < place || at_once(rival) || one.holder.who() != ROOT;
             if of_root.iter().any(comes_before) {
                 continue;
             }
