@@ -48,7 +48,7 @@ if [ $# -gt 0 ]; then
     case $1 in attacks | hooks) ;; *) own= ;; esac
     tests "${own:-env}" "$cargo" test --workspace --exclude tranche-kubelet --all-features --test "$1" || status=1
     # What a tenant tries against NVIDIA's MPS daemons.
-    [ "$1" != attacks ] || tests "$cargo" test --workspace --exclude tranche-kubelet --all-features --test control -- real::attacks || status=1
+    [ "$1" != attacks ] || tests "$cargo" test --workspace --exclude tranche-kubelet --all-features --test control real::attacks || status=1
 else
     tests "${own:-env}" "$cargo" test --workspace --exclude tranche-kubelet --all-features --no-fail-fast --lib $mounting || status=1
     tests "$cargo" test --workspace --exclude tranche-kubelet --all-features --no-fail-fast $others || status=1
