@@ -253,7 +253,7 @@ pub enum ClaimSharing {
         /// The ceiling of each client.
         active_thread_percentage: Option<Percent>,
         /// The limit of pinned device memory of each client.
-        #[serde(rename = "pinned_memory_mib", with = "in_mib_if_known")]
+        #[serde(default, rename = "pinned_memory_mib", with = "in_mib_if_known")]
         pinned_memory: Option<MemorySize>,
     },
 }

@@ -141,7 +141,7 @@ fn what_is_not_a_request_is_refused_with_what_is_wrong() {
         (command(json!({})), "request: has no field command with a text"),
         (
             command(json!({"command": "reboot"})),
-            "command reboot: unknown; expected one of prepare, drain, mps, enter,",
+            "command reboot: unknown; expected one of prepare, end-clients, mps, enter,",
         ),
         (command(json!({"command": "prepare"})), "missing field `device`"),
         (
@@ -284,4 +284,15 @@ fn the_documentation_has_a_row_for_each_command() {
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
         .collect();
     assert_eq!(rows, Request::COMMANDS);
+}
+
+#[test]
+fn what_a_configuration_does_not_say_may_be_left_out() {
+    let nothing = |name: &str| serde_json::from_value::<ClaimSharing>(json!({name: {}})).unwrap();
+    let turns = ClaimSharing::TimeSlicing { interval: None };
+    let mps = ClaimSharing::Mps {
+        active_thread_percentage: None,
+        pinned_memory: None,
+    };
+    assert_eq!((nothing("time-slicing"), nothing("mps")), (turns, mps));
 }
