@@ -3,10 +3,11 @@
 use super::commands::Commands;
 use super::mig::with_tools;
 use crate::control::nvml::Nvml;
+use crate::facts::Facts;
 use crate::mig::{
     DevicesHeld, MigJournal, MigOrder, MigTools, OnDemandInstance, OnDemandInstances, Record, gpus, holders,
 };
-use std::sync::TryLockError;
+use std::sync::{Arc, TryLockError};
 use tranche_core::broker::MigMakeAnswer;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result, line};
@@ -245,17 +246,17 @@ fn is_unfinished(commands: &Commands<'_>) -> Result<bool> {
     }
 }
 
-/// Brings the specifications up to date, and what the broker knows of the host.
-fn renew(commands: &Commands<'_>) -> Result<()> {
+/// Brings the specifications up to date, and what the broker knows of the host, which it returns.
+pub(super) fn renew(commands: &Commands<'_>) -> Result<Arc<Facts>> {
     renew::specifications(commands.state_dir(), &commands.options.refresh)?;
     // Requests look at what is known of the host, under the ledger's lock.
-    commands.host.anew().map(drop)
+    commands.host.anew()
 }
 
 /// Destroys them, and brings the specifications up to date before anybody can claim what was destroyed: until then, the
 /// broker knows it as a free device.
 pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) -> Result<()> {
-    let renewed = || renew(commands);
+    let renewed = || renew(commands).map(drop);
     for made in OnDemandInstances::read(tools.state_dir)?.made {
         // Each time anew: the one before was perhaps on the same GPU.
         let gpus = gpus(nvml)?;

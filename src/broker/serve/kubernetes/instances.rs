@@ -6,7 +6,7 @@ use super::divided::is_at;
 use crate::facts::Facts;
 use crate::mig::{MigTools, holders};
 use crate::serve::mig::with_tools;
-use crate::serve::on_demand::{create_at, destroy_unused, on_demand_now};
+use crate::serve::on_demand::{create_at, destroy_unused, on_demand_now, renew};
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 use tranche_core::claims::{Claims, just_made_for};
@@ -20,7 +20,6 @@ use tranche_plan::share::{ClaimableInstance, claimable_instances, is_claimable_n
 use tranche_protocol::AllocatedDevice;
 use tranche_state::mutex::lock;
 use tranche_state::planning;
-use tranche_state::renew;
 
 /// The instances of one claim. No layout changes while this exists, if there is an instance.
 #[derive(Default)]
@@ -102,8 +101,7 @@ impl<'a> ClaimInstances<'a> {
         if self.keys.values().all(has) {
             return Ok(facts);
         }
-        renew::specifications(commands.state_dir(), &commands.options.refresh)?;
-        commands.host.anew()
+        renew(commands)
     }
 
     /// The claim does not get them: those that were made for it are destroyed.
