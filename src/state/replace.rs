@@ -74,15 +74,6 @@ fn temporary_link(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Removes what a killed writer of a link at `path`, or of files in its directory, left.
-///
-/// # Errors
-/// As [`remove_abandoned`].
-pub fn remove_left(path: &Path) -> Result<()> {
-    remove(&temporary_link(path))?;
-    path.parent().map_or(Ok(()), |dir| remove_abandoned(dir).map(drop))
-}
-
 /// Removes the file or link at `path`. One that does not exist is removed already.
 ///
 /// # Errors

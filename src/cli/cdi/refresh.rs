@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tranche_core::error::{Error, Kind};
 use tranche_core::types::{CdiVersion, WaitTime};
-use tranche_specs::refresh::{self, Refresh, RefreshOptions, Refreshed};
+use tranche_specs::refresh::{self, Refresh, RefreshOptions};
 use tranche_state::planning::PlanOptions;
 use tranche_state::stop;
 
@@ -118,7 +118,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     let options = args.how.options();
     let refresh = Refresh::begin(&options, args.dry_run)?;
     if !args.if_changed {
-        return report(args.json, |notes| refresh.run(notes));
+        return run_once(&refresh, args.json);
     }
     let mut code = ExitCode::SUCCESS;
     for look in 0..MOST_LOOKS {
@@ -127,7 +127,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
             None => break,
             Some(why) => {
                 tracing::info!("{why}");
-                code = report(args.json, |notes| refresh.run(notes))?;
+                code = run_once(&refresh, args.json)?;
             }
         }
         if args.dry_run {
@@ -155,12 +155,9 @@ fn unchanged(host_file: &Path, is_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints what `refresh` did, and returns the exit code.
-fn report(
-    is_json: bool,
-    refresh: impl FnOnce(&mut Vec<String>) -> tranche_core::error::Result<Refreshed>,
-) -> Result<ExitCode> {
-    let refreshed = out::with_notes(refresh)?;
+/// Refreshes, prints what was done, and returns the exit code.
+fn run_once(refresh: &Refresh<'_>, is_json: bool) -> Result<ExitCode> {
+    let refreshed = out::with_notes(|notes| refresh.run(notes))?;
     match is_json {
         true => out::json(&refreshed.report)?,
         false => out::note(refreshed.report.line()),
