@@ -64,7 +64,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("idle", ""),
             ("share", "inventory mig policy"),
             ("host_file", "digest inventory policy share"),
-            ("reserve", "share"),
+            ("reserve", "host_file inventory share"),
             ("derive", "edits inventory policy share"),
             ("difference", "derive edits inventory reserve share"),
             ("cdi", "digest edits"),

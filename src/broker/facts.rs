@@ -77,13 +77,4 @@ pub trait HostFacts: Send + Sync {
     /// # Errors
     /// Returns an error if the host cannot be examined or the policy cannot be applied to it.
     fn now(&self) -> Result<Arc<Facts>>;
-
-    /// The facts, looked at anew, for who has changed the host: where nobody had written an earlier change down, the
-    /// files that show this one are as they were before both.
-    ///
-    /// # Errors
-    /// As [`HostFacts::now`].
-    fn anew(&self) -> Result<Arc<Facts>> {
-        self.now()
-    }
 }

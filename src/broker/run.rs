@@ -28,14 +28,14 @@ use start::WaitingProgram;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::time::Duration;
 use tranche_core::broker::MigMakeRequest;
 use tranche_core::claims::{ClaimEntry, Claims, explain};
 use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, Holder, is_start_name, start_name};
 use tranche_core::types::{MigProfile, Selection, WaitTime};
 use tranche_plan::derive::Sharing;
-use tranche_plan::reserve::{Reservation, ReserveError, Unoffered};
+use tranche_plan::host_file::HostFileSeen;
+use tranche_plan::reserve::{OfExamined, Reservation, Unoffered};
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{self, View};
 use tranche_state::planning::{self, PlanOptions};
@@ -113,6 +113,7 @@ pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> 
         return by_broker::run(options);
     }
     let share = options.share.with_instances(state_dir)?;
+    let seen = HostFileSeen::now(state_dir);
     let (inventory, sharing) = planning::required(&options.at)?;
     let claims = Claims::open(state_dir)?;
     let holder = Holder::Process {
@@ -131,7 +132,16 @@ pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> 
                 let names = DeviceNames::new(inventory.clone(), sharing.plan.clone());
                 View::new(names, claims.uptime()).not_reserved(reservation.wish.text(), error)
             };
-            ReservedForRun::new(&reservation, &claims, &sharing, options.wait.get(), refused)?
+            let offer = OfExamined {
+                offer: Unoffered,
+                inventory: &inventory,
+                seen: &seen,
+            };
+            let reserved = sharing
+                .plan
+                .reserve_waiting(&claims, &reservation, &offer, options.wait.get());
+            let (_, claim) = reserved.map_err(refused)?;
+            ReservedForRun::with(&reservation.name, claim, &sharing)?
         }
     };
     let ran = reserved.run(&options.command, &claims, &holder, &sharing, notes);
@@ -158,19 +168,6 @@ struct ReservedForRun<'a> {
 }
 
 impl<'a> ReservedForRun<'a> {
-    /// Reserves shares for this program. `refused` makes the error of a reservation that failed.
-    fn new(
-        reservation: &Reservation,
-        claims: &Claims,
-        sharing: &'a Sharing,
-        wait: Duration,
-        refused: impl FnOnce(ReserveError) -> Error,
-    ) -> Result<Self> {
-        let reserved = sharing.plan.reserve_waiting(claims, reservation, &Unoffered, wait);
-        let (_, claim) = reserved.map_err(refused)?;
-        Self::with(&reservation.name, claim, sharing)
-    }
-
     /// The claim that a person made under `name`.
     fn of_claim(name: &str, claims: &Claims, sharing: &'a Sharing) -> Result<Self> {
         let books = claims.books()?.books;

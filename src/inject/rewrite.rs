@@ -16,9 +16,11 @@ use tranche_core::types::{DeviceKey, HostPath, WaitTime};
 use tranche_plan::cdi::{self, ContainerEdits, inject};
 use tranche_plan::derive::{self, ContainerError, DeviceChoice, HookOptions, Mode, Options, ReservedShares, Sharing};
 use tranche_plan::edits::Edits;
-use tranche_plan::host_file::HostFile;
+use tranche_plan::host_file::{HostFile, HostFileSeen};
 use tranche_plan::policy::RuntimeSettings;
-use tranche_plan::reserve::{Reservation, Unoffered, explain as explain_reserve, findings, held_unsplit, list};
+use tranche_plan::reserve::{
+    OfExamined, Reservation, Unoffered, explain as explain_reserve, findings, held_unsplit, list,
+};
 use tranche_plan::share::{Plan, Wish};
 
 /// The start of a container.
@@ -61,6 +63,7 @@ fn rewrite_request(config: &[u8], context: &RewriteContext<'_>) -> Result<Option
         report(asked.notes, context);
         return without_limits_of_tenant(config);
     }
+    let mut seen = HostFileSeen::now(context.state_dir);
     let mut host = (context.host)()?;
     // The settings may be the defaults, because the host was not known when they were read.
     let settings = RuntimeSettings {
@@ -81,6 +84,7 @@ fn rewrite_request(config: &[u8], context: &RewriteContext<'_>) -> Result<Option
         return Ok(None);
     }
     if on_demand::make(&mut request, context.state_dir)? {
+        seen = HostFileSeen::now(context.state_dir);
         host = (context.host)()?;
         ledger = StartLedger::open(context.state_dir, &host)?;
     }
@@ -90,6 +94,7 @@ fn rewrite_request(config: &[u8], context: &RewriteContext<'_>) -> Result<Option
         wait,
         request: &request,
         host: &host,
+        seen: &seen,
         ledger: &ledger,
         context,
     };
@@ -206,6 +211,8 @@ struct Injection<'a> {
     /// How long the start waits for what others hold.
     wait: WaitTime,
     host: &'a HostFile,
+    /// `host.json` as it was before it was read.
+    seen: &'a HostFileSeen,
     ledger: &'a StartLedger,
     context: &'a RewriteContext<'a>,
 }
@@ -380,8 +387,13 @@ impl Injection<'_> {
             };
         };
         let plan = &self.host.plan;
+        let offer = OfExamined {
+            offer: Unoffered,
+            inventory: &self.host.inventory,
+            seen: self.seen,
+        };
         let taken = plan
-            .reserve_all_waiting(claims, reservations, &Unoffered, self.wait.get())
+            .reserve_all_waiting(claims, reservations, &offer, self.wait.get())
             .map_err(|error| explain_reserve(asked, error, list))?;
         let taken = taken.into_iter().zip(reservations);
         Ok(taken

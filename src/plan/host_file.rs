@@ -11,9 +11,11 @@
 
 mod error;
 mod seal;
+mod seen;
 mod source;
 
 pub use error::HostFileError;
+pub use seen::HostFileSeen;
 pub use source::{HostSource, SourceKind, SourceState};
 
 use crate::digest::Digest;

@@ -4,10 +4,12 @@
 //! Errors are typed ([`ReserveError`]). Only [`explain()`] makes text for people.
 
 mod draft;
+mod examined;
 mod explain;
 mod findings;
 mod wait;
 
+pub use examined::OfExamined;
 pub use explain::{explain, list};
 pub use findings::{Finding, InBooks, findings, held_unsplit};
 pub use wait::FreeParts;

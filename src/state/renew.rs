@@ -1,11 +1,13 @@
 //! Specifications are written anew by `tranche cdi refresh`, for a program that has changed what they depend on.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::Path;
+use std::time::SystemTime;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::execute::Program;
 use tranche_core::own_programs;
-use tranche_plan::host_file::HostFile;
+use tranche_plan::host_file::{HostFile, NAME};
 
 /// Brings the specifications up to date, in the way in which they were written last. `first` are the arguments where no
 /// refresh was made before.
@@ -30,4 +32,16 @@ pub fn specifications(state_dir: &Path, first: &[OsString]) -> Result<()> {
             Err(Error::failed("tranche cdi refresh", last))
         }
     }
+}
+
+/// As [`specifications`], for who has changed instances of MIG. A program that has planned with the earlier ones sees a new
+/// `host.json`, also where it says the same again: what was made and destroyed since may never have been in it.
+///
+/// # Errors
+/// As [`specifications`], and if the time of the file cannot be set.
+pub fn after_change(state_dir: &Path, first: &[OsString]) -> Result<()> {
+    specifications(state_dir, first)?;
+    let path = state_dir.join(NAME);
+    let renewed = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+    renewed.about(path.display(), "cannot be given a new time")
 }

@@ -6,7 +6,7 @@ use crate::support::on_host::on_host;
 use crate::support::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -127,6 +127,21 @@ impl Bed {
             .filter(|gpu| gpu["made"].as_u64() > Some(0))
             .flat_map(|gpu| gpu["instances"].as_array().unwrap());
         instances.any(|one| one["profile"] == profile && one["compute"][0].is_object())
+    }
+
+    /// Destroys the instances that were made by now, as an administrator does with nvidia-smi.
+    pub(crate) fn destroy_by_hand(&self) {
+        let file = self.at("host/fake-nvml.mig.json");
+        let mut state: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        for gpu in state
+            .as_object_mut()
+            .unwrap()
+            .values_mut()
+            .filter(|gpu| gpu["made"].as_u64() > Some(0))
+        {
+            gpu["instances"] = json!([]);
+        }
+        fs::write(&file, state.to_string()).unwrap();
     }
 
     /// The number of the broker's process.

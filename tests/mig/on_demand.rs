@@ -1,12 +1,13 @@
 //! Instances that are made when somebody asks for one, and destroyed after their last use.
 
-use crate::bed::Bed;
+use crate::bed::{Bed, Said};
 use crate::support::until;
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const POLICY: &str = "version: v1\nmig: {onDemand: {devices: [0]}}\n";
 
@@ -51,6 +52,48 @@ fn a_claim_makes_an_instance_and_its_release_destroys_it() {
             .as_array()
             .is_none_or(Vec::is_empty)
     });
+}
+
+/// Root has examined the host, and takes its turn when the instance that it would get is destroyed.
+#[test]
+fn root_does_not_get_what_was_destroyed_since_root_has_looked() {
+    let mut bed = bed();
+    for verb in [
+        &["claim", "create", "--name", "late", "--device", "any"][..],
+        &["run", "--share", "any", "--", "true"],
+    ] {
+        let made = bed.tranche(&["claim", "create", "--name", "train", "--mig", "2g.10gb"]);
+        assert_eq!(made.code, Some(0), "{made:?}");
+        bed.end(Signal::SIGKILL);
+        assert_eq!(bed.tranche(&["claim", "release", "train"]).code, Some(0));
+        let lock = fs::File::open(bed.at("state/ledger/lock")).unwrap();
+        let lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|e| e.1).unwrap();
+        let root = bed
+            .command(verb)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let has_looked = || {
+            let opened = fs::read_dir(format!("/proc/{}/fd", root.id()))
+                .into_iter()
+                .flatten()
+                .flatten();
+            opened
+                .filter_map(|fd| fs::read_link(fd.path()).ok())
+                .any(|file| file == bed.at("state/ledger/lock"))
+        };
+        until("root waits for the ledger", has_looked);
+        bed.destroy_by_hand();
+        assert_eq!(bed.tranche(&["cdi", "refresh"]).code, Some(0));
+        drop(lock);
+        let said: Said = root.wait_with_output().unwrap().into();
+        assert!(
+            said.code != Some(0) && said.err.contains("gpu 0:0 was destroyed meanwhile"),
+            "{verb:?}: {said:?}"
+        );
+        bed.start();
+    }
 }
 
 #[test]

@@ -27,9 +27,11 @@ pub struct HostNow {
 #[derive(Debug)]
 enum Known {
     Nothing,
+    /// Why the host could not be examined, when, and `host.json` as it was then.
     Failed {
         at: Instant,
         error: String,
+        written: HostSource,
     },
     /// The facts, the files that they were made from, and when.
     Facts(Arc<Facts>, Vec<HostSource>, Instant),
@@ -103,11 +105,6 @@ fn written(state_dir: &Path) -> HostSource {
 }
 
 impl HostFacts for HostNow {
-    fn anew(&self) -> Result<Arc<Facts>> {
-        *lock(&self.known) = Known::Nothing;
-        self.now()
-    }
-
     fn now(&self) -> Result<Arc<Facts>> {
         let mut known = lock(&self.known);
         match &*known {
@@ -116,9 +113,12 @@ impl HostFacts for HostNow {
             Known::Facts(facts, sources, _) if sources.iter().all(HostSource::is_unchanged) => {
                 return Ok(Arc::clone(facts));
             }
-            Known::Failed { at, error } if at.elapsed() < FAILURE_LASTS => return Err(Error::failed("host", error)),
+            Known::Failed { at, error, written } if at.elapsed() < FAILURE_LASTS && written.is_unchanged() => {
+                return Err(Error::failed("host", error));
+            }
             _ => {}
         }
+        let written = written(&self.options.state_dir);
         match self.examine() {
             Ok((facts, sources)) => {
                 let facts = Arc::new(facts);
@@ -130,6 +130,7 @@ impl HostFacts for HostNow {
                 *known = Known::Failed {
                     at: Instant::now(),
                     error: error.clone(),
+                    written,
                 };
                 Err(Error::failed("host", error))
             }

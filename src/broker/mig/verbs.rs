@@ -168,13 +168,13 @@ fn check_seen(seen: &[String], gpus: &[MigGpu]) -> Result<()> {
 
 /// Brings the specifications and host.json up to date. Returns which names mean another device than in `before`.
 fn refresh(host: &MigHost<'_>, before: Option<&HostFile>) -> Result<Vec<String>> {
-    renew::specifications(host.state_dir, host.refresh).map_err(|error| {
+    renew::after_change(host.state_dir, host.refresh).map_err(|error| {
         let what = "the instances were changed, and the specifications could not be brought up to date";
         Error::failed("MIG", what)
             .from_source(error)
             .hint("tranche cdi refresh does it")
     })?;
-    host.facts.anew()?;
+    host.facts.now()?;
     let after = HostFile::load(host.state_dir).ok();
     let both = before.zip(after.as_ref());
     Ok(both.map_or_else(Vec::new, |(before, after)| renamed(&before.inventory, &after.inventory)))

@@ -21,7 +21,8 @@ use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{Books, Claim, ClaimState, HeldPart, Holder, PodName};
 use tranche_core::types::{DeviceKey, GpuUuid, ShareName};
-use tranche_plan::reserve::{Reservation, Unoffered, explain, list};
+use tranche_plan::host_file::HostFileSeen;
+use tranche_plan::reserve::{OfExamined, Reservation, Unoffered, explain, list};
 use tranche_plan::share::{SplitDevice, Wish, offers as offered};
 use tranche_protocol::{Offer, Offers, Taken};
 use tranche_state::controlled::{ControlledDevice, DaemonState};
@@ -128,6 +129,7 @@ fn taken(key: &DeviceKey, offer: &Offer, books: &Books) -> Vec<Taken> {
 /// Returns who has one of them, that there is no such device, or why the ledger cannot be used.
 pub(super) fn reserve(commands: &Commands<'_>, pod: &PodName, ids: &[String]) -> Result<Value> {
     check(pod)?;
+    let seen = HostFileSeen::now(commands.state_dir());
     let facts = commands.facts()?;
     let known = offered(&facts.inventory, &facts.plan);
     let claims = Claims::open(commands.state_dir())?;
@@ -163,7 +165,12 @@ pub(super) fn reserve(commands: &Commands<'_>, pod: &PodName, ids: &[String]) ->
         reservations.push(reservation(name, split, share, offer.cdi_name(id)));
     }
     if !reservations.is_empty() {
-        let reserved = facts.plan.reserve_all(&locked, &reservations, &Unoffered);
+        let offer = OfExamined {
+            offer: Unoffered,
+            inventory: &facts.inventory,
+            seen: &seen,
+        };
+        let reserved = facts.plan.reserve_all(&locked, &reservations, &offer);
         reserved.map_err(|error| explain(pod, error, list))?;
     }
     // Also what the pod had already: a request that is repeated makes its promise again.

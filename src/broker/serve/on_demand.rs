@@ -248,9 +248,9 @@ fn is_unfinished(commands: &Commands<'_>) -> Result<bool> {
 
 /// Brings the specifications up to date, and what the broker knows of the host, which it returns.
 pub(super) fn renew(commands: &Commands<'_>) -> Result<Arc<Facts>> {
-    renew::specifications(commands.state_dir(), &commands.options.refresh)?;
+    renew::after_change(commands.state_dir(), &commands.options.refresh)?;
     // Requests look at what is known of the host, under the ledger's lock.
-    commands.host.anew()
+    commands.host.now()
 }
 
 /// Destroys them, and brings the specifications up to date before anybody can claim what was destroyed: until then, the

@@ -9,8 +9,9 @@ use tranche_core::error::Result;
 use tranche_core::ledger::Claim;
 use tranche_core::types::{HostPath, QualifiedName};
 use tranche_plan::derive::Sharing;
+use tranche_plan::host_file::HostFileSeen;
 use tranche_plan::inventory::Inventory;
-use tranche_plan::reserve::{Reservation, ReserveError};
+use tranche_plan::reserve::{OfExamined, Reservation, ReserveError};
 use tranche_plan::share::{Fit, Plan};
 use tranche_protocol::ClaimRequest;
 use tranche_state::claim_spec::{self, ClaimFile, describe};
@@ -47,13 +48,17 @@ pub trait Turn {
 }
 
 /// Root's turn: in the order of coming, without a limit.
-#[derive(Debug, Clone, Copy)]
-pub struct RootsTurn {
+#[derive(Debug)]
+pub struct RootsTurn<'a> {
     /// For how long root waits for what others hold.
     pub wait: Duration,
+    /// What the host had when it was examined for this claim.
+    pub inventory: &'a Inventory,
+    /// `host.json` as it was before that.
+    pub seen: HostFileSeen,
 }
 
-impl Turn for RootsTurn {
+impl Turn for RootsTurn<'_> {
     fn reserve(
         &self,
         plan: &Plan,
@@ -61,7 +66,12 @@ impl Turn for RootsTurn {
         reservation: &Reservation,
         file: ClaimFile<'_>,
     ) -> Result<(Fit, Claim), ReserveError> {
-        plan.reserve_waiting(claims, reservation, &file, self.wait)
+        let offer = OfExamined {
+            offer: file,
+            inventory: self.inventory,
+            seen: &self.seen,
+        };
+        plan.reserve_waiting(claims, reservation, &offer, self.wait)
     }
 }
 

@@ -16,6 +16,7 @@ use tranche_core::types::{
     CdiVersion, MemorySize, MigProfile, Percent, RequestedDevice, Selection, ShareName, WaitTime,
 };
 use tranche_plan::derive::HookOptions;
+use tranche_plan::host_file::HostFileSeen;
 use tranche_protocol::ClaimRequest;
 use tranche_state::held::{Held, by_broker};
 use tranche_state::planning::{self, PolicyOptions, own_hook};
@@ -90,6 +91,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         request.device = Some(RequestedDevice::One(MigMakeRequest { profile }.ask(state_dir)?));
     }
     let options = args.at.options();
+    let seen = HostFileSeen::now(state_dir);
     let with = |policy: &PolicyOptions| planning::required(&options.with_policy(policy));
     let ((inventory, sharing), wrong) = planning::in_force(&options.policy, state_dir, with)?;
     wrong.iter().for_each(out::note);
@@ -101,6 +103,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     };
     let turn = RootsTurn {
         wait: request.wait.get(),
+        inventory: &inventory,
+        seen,
     };
     let created = verbs::create(place, Caller::Root, request, &turn)?;
     show(args, &created.held, created.notes.iter().map(String::as_str))

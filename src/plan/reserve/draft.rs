@@ -150,6 +150,10 @@ impl<'a> Draft<'a> {
         let error = out.iter().fold(error, |error, (device, why)| {
             error.and_hint(format_args!("{device}: {why}"))
         });
+        let gone = asked().filter(|split| self.gone.contains(&split.key));
+        let error = gone.fold(error, |error, split| {
+            error.and_hint(format_args!("{} was destroyed meanwhile", split.device))
+        });
         ReserveError::NothingFits {
             error,
             held: claims.filter(is_asked).cloned().collect(),
