@@ -278,12 +278,24 @@ impl Life<'_> {
             return broken("cannot be given back", holder.to_string());
         }
         self.instances_are_needed()?;
-        let left = self.machine.left_over();
-        if !left.is_empty() {
-            return broken("something is left", format!("{left:?}"));
-        }
+        self.nothing_is_left()?;
         observed::nothing_to_collect(self.machine)?;
         self.everything_is_free()
+    }
+
+    /// A refresh after the last instance was destroyed is perhaps still writing.
+    fn nothing_is_left(&self) -> Checked {
+        let began = Instant::now();
+        loop {
+            let left = self.machine.left_over();
+            if left.is_empty() {
+                return Ok(());
+            }
+            if began.elapsed() > UNNEEDED {
+                return broken("something is left", format!("{left:?}"));
+            }
+            pause(20);
+        }
     }
 
     /// Root takes all there is.
