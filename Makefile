@@ -1,6 +1,7 @@
 # make quick        what is tested in a minute once it is compiled: the pure crates, which crate uses which, and the style
 # make demo         starts a container with a MIG device of a machine that is made of files
 # make test         installs what the tests need (on Debian, as root) and runs all tests but those of tranche-kubelet
+# make test-all     the same tests, where what repeats (kills, races, variations) is done in full and not as a sample, as in CI
 # make test-kubelet builds tranche-kubelet and runs its tests before a fake kubelet (minutes the first time: tokio, tonic)
 # make test-real-mps   compares the stand-in for NVIDIA's MPS programs with the real ones, and lets a real client reach a
 #                   server: packages of Debian's component non-free, 12 MB, fetched into target/nvidia (a minute; a part of
@@ -92,7 +93,7 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: quick build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-real-mps test-engines test-real-driver bless attack attack-long model mutants test-vm bench fuzz lint packages
+.PHONY: quick build cli oci verify rust demo test test-all tests kubelet-tests test-kubelet test-mig-exact test-real-mps test-engines test-real-driver bless attack attack-long model mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
 
@@ -146,6 +147,9 @@ demo: rust
 test: rust packages
 	@$(MAKE) --no-print-directory --jobs=3 oci verify tests
 	@$(STATIC) TRANCHE_VERIFY="$(CURDIR)/$(VERIFY)" CARGO="$(CARGO)" tests/bed/run-tests.sh
+
+test-all:
+	@TRANCHE_TEST_ALL=1 $(MAKE) --no-print-directory test
 
 # A cold build does without the crates of tranche-kubelet.
 tests:

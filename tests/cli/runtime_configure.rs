@@ -1,7 +1,7 @@
 //! `tranche runtime configure` and `unconfigure`: what they write, on the collection in `tests/engine-configs`, and
 //! what they leave as it is.
 
-use crate::support::{programs, rights, skip};
+use crate::support::{programs, rights, sample, skip};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;

@@ -3,13 +3,10 @@
 
 use crate::bed::{Bed, Said};
 use crate::support::failing_disk::{FailingDisk, Failure};
-use crate::support::skip;
+use crate::support::{sample, skip};
 use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
-
-/// Of the writes of a change, the first and every one of so many is tried.
-const STRIDE: usize = 4;
 
 fn bed(test: &str) -> Option<(Bed, FailingDisk)> {
     let disk = FailingDisk::default();
@@ -54,9 +51,11 @@ fn failures(bed: &Bed, disk: &FailingDisk, each: &mut dyn FnMut(&str) -> bool) {
         ("persistent", vec![kept], Vec::new()),
         ("specifications", vec![cdi], Vec::new()),
     ];
+    // The first write of a change, and every one of so many.
+    let stride = if every { 1 } else { sample::number(12, 4) };
     for failure in Failure::ALL {
         for (which, tops, except) in &disks[..if every { 4 } else { 1 }] {
-            for spared in (0..).step_by(if every { 1 } else { STRIDE }) {
+            for spared in (0..).step_by(stride) {
                 disk.fail(failure, tops, except, spared);
                 let at = format!("{which} is {failure:?} after {spared} writes");
                 if !each(&at) {

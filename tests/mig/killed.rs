@@ -1,6 +1,7 @@
 //! A broker that is killed while it changes a layout. `TRANCHE_TEST_MIG_KILLS=200` kills it more often (minutes).
 
 use crate::bed::Bed;
+use crate::support::sample;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
@@ -8,12 +9,10 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
 
-/// How often the broker is killed, unless `TRANCHE_TEST_MIG_KILLS` says otherwise.
-const KILLS: u32 = 40;
-
+/// How often the broker is killed.
 fn kills() -> u32 {
     let given = std::env::var("TRANCHE_TEST_MIG_KILLS");
-    given.map_or(KILLS, |number| number.parse().unwrap())
+    given.map_or_else(|_| sample::number(8, 40), |number| number.parse().unwrap())
 }
 
 #[test]

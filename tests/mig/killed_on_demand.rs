@@ -2,12 +2,12 @@
 //! `TRANCHE_TEST_MIG_EVERY_CALL=1` does it before and after each call (two hours).
 
 use crate::bed::{Bed, Said};
-use crate::support::until;
+use crate::support::{sample, until};
 use serde_json::{Value, json};
 use std::fs;
 use tranche_core::ledger::Ledger;
 
-/// Of calls that change nothing, every one of so many is tried.
+/// Of calls that change nothing, every one of so many is tried where everything is done.
 const STRIDE: usize = 211;
 
 /// A call at which the process is killed that asks for it.
@@ -66,7 +66,7 @@ fn points(calls: &[String]) -> Vec<Point> {
     let changes = changes.map(|function| (Some(function.clone()), 0));
     let stride = match std::env::var_os("TRANCHE_TEST_MIG_EVERY_CALL") {
         Some(_) => 1,
-        None => STRIDE,
+        None => sample::number(4, 1) * STRIDE,
     };
     let others = (0..calls.len()).step_by(stride).map(|spared| (None, spared));
     let all = changes.chain(others).flat_map(|(function, spared)| {

@@ -41,6 +41,7 @@ pub mod own_mounts;
 pub mod parity;
 pub mod programs;
 pub mod rights;
+pub mod sample;
 pub mod scene;
 pub mod session;
 pub mod skip;

@@ -3,13 +3,11 @@
 
 use super::{RealBed, each, until};
 use crate::bed::UNEQUAL;
+use crate::support::sample;
 use std::collections::BTreeSet;
 use std::path::Path;
 use tranche_broker::control::{Control, MachineControl};
 use tranche_state::controlled::DaemonState;
-
-/// Cycles of each branch, unless TRANCHE_TEST_CYCLES says another number.
-const CYCLES: u32 = 20;
 
 const SHARES: [(&str, u32, u64); 2] = [("big", 80, 19_651), ("small", 20, 4_912)];
 
@@ -63,7 +61,7 @@ fn daemon_and_ledger_agree_after_random_kills() {
     let cycles = std::env::var("TRANCHE_TEST_CYCLES")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(CYCLES);
+        .unwrap_or_else(|| sample::number(5, 20));
     each("daemon_and_ledger_agree_after_random_kills", UNEQUAL, |real| {
         let bed = &real.bed;
         let mut control = bed.control();
