@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tranche_broker::control::MachineControl;
 use tranche_core::ledger::Claim;
@@ -73,23 +73,25 @@ fn a_tenant_s_links_make_the_daemon_write_no_file_of_the_host() {
             bed.start(&control, "small");
             let secrets = bed.at("secrets");
             let stop = Arc::new(AtomicBool::new(false));
+            let loops = Arc::new(AtomicU64::new(0));
             let tenant = std::thread::spawn({
                 let (stop, pipe, secrets) = (Arc::clone(&stop), bed.pipe(), secrets.clone());
+                let loops = Arc::clone(&loops);
                 move || {
-                    let mut loops = 0_u64;
                     while !stop.load(Ordering::Relaxed) {
                         plant(&pipe, &secrets);
-                        loops += 1;
+                        loops.fetch_add(1, Ordering::Relaxed);
                     }
-                    loops
                 }
             });
-            for _ in 0..3 {
+            // A busy machine makes fewer links in the same time.
+            let mut restarts = 0;
+            while restarts < 3 || loops.load(Ordering::Relaxed) <= 100 {
                 control.restart(bed.key()).unwrap();
+                restarts += 1;
             }
             stop.store(true, Ordering::Relaxed);
-            let loops = tenant.join().unwrap();
-            assert!(loops > 100, "{loops}");
+            tenant.join().unwrap();
             for file in plant(&bed.pipe(), &secrets) {
                 assert!(!file.exists(), "{} was written", file.display());
             }
@@ -99,8 +101,11 @@ fn a_tenant_s_links_make_the_daemon_write_no_file_of_the_host() {
                 ask(&real.control(), &bed.pipe(), "0", "get_server_list").is_some(),
                 "clients are served"
             );
-            println!("{}: 3 restarts, {loops} loops of links, nothing written", real.branch);
-            3
+            println!(
+                "{}: {restarts} restarts, {loops:?} loops of links, nothing written",
+                real.branch
+            );
+            restarts
         },
     );
 }
