@@ -100,7 +100,7 @@ build: cli oci verify
 # Nothing here mounts, waits or needs a package.
 quick:
 	$(CARGO) test --lib -p tranche-core -p tranche-plan -p tranche-inject
-	$(CARGO) test --test layers --test style
+	$(CARGO) test --test layers --test style --test queue
 
 cli:
 	CARGO_ENCODED_RUSTFLAGS="$$(packaging/remap.sh $(RUSTFLAGS))" $(CARGO) build --release --features pages --bin tranche --bin tranche-broker --bin tranche-driver --bin tranche-pages

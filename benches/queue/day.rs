@@ -1,11 +1,10 @@
 //! Simulated days: what users ask for, and what comes of it.
 
 use crate::chance::Chance;
-use crate::invariants::Watch;
-use crate::world::{Wanted, World, user_of};
 use std::time::Duration;
 use tranche_plan::policy::QueueSettings;
 use tranche_plan::queue::{FairQueue, QueueTimes, RequestNumber, UsedLately};
+use tranche_test_support::queue::{Wanted, Watch, World, user_of};
 
 const DEVICES: usize = 8;
 const USERS: u32 = 500;

@@ -20,26 +20,19 @@
 #[path = "../support/chance.rs"]
 mod chance;
 mod day;
-#[path = "../../src/plan/queue/tests/invariants.rs"]
-mod invariants;
 #[path = "../support/page.rs"]
 mod page;
 #[path = "../support/plot.rs"]
 mod plot;
 mod team;
-#[path = "../../src/plan/queue/tests/world.rs"]
-mod world;
 
 use day::{Day, Order, Outcome};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-// What the world takes from its parent.
-use tranche_plan::queue::{
-    Attempted, FairQueue, Free, Grants, QueueTimes, RequestNumber, Requester, Served, UsedLately,
-};
-use world::request_for_both;
+use tranche_plan::queue::QueueTimes;
+use tranche_test_support::queue::request_for_both;
 
 /// The load of the table: what would be held on average if each request were served at once, as a part of all devices.
 const LOAD: f64 = 1.1;

@@ -3,8 +3,8 @@
 
 use crate::chance::Chance;
 use crate::day::{Order, run_requests};
-use crate::world::{Wanted, user_of};
 use std::time::Duration;
+use tranche_test_support::queue::{Wanted, user_of};
 
 const GPUS: usize = 3;
 

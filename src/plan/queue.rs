@@ -365,6 +365,3 @@ impl QueueTimes {
         doubled.unwrap_or(Duration::MAX).min(self.reserve_at_most)
     }
 }
-
-#[cfg(test)]
-mod tests;

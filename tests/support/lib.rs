@@ -40,6 +40,7 @@ pub mod other_clock;
 pub mod own_mounts;
 pub mod parity;
 pub mod programs;
+pub mod queue;
 pub mod rights;
 pub mod sample;
 pub mod scene;

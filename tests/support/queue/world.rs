@@ -1,48 +1,50 @@
 //! A world of devices whose holders keep them for a given time: what the rule is tried with. It knows the end of each
 //! hold, and the rule does not. The benchmark `queue` simulates days with it.
 
-use super::{Attempted, FairQueue, Free, Grants, QueueTimes, RequestNumber, Requester, Served, UsedLately};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tranche_plan::queue::{
+    Attempted, FairQueue, Free, Grants, QueueTimes, RequestNumber, Requester, Served, UsedLately,
+};
 
 /// A request: so many devices of a set, for so long.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
-    pub(super) requester: Requester<u32>,
+pub struct Wanted {
+    pub requester: Requester<u32>,
     /// The devices that will do.
-    pub(super) of: Vec<usize>,
+    pub of: Vec<usize>,
     /// How many of them.
-    pub(super) number: usize,
-    pub(super) hold: Duration,
+    pub number: usize,
+    pub hold: Duration,
 }
 
 /// A user of whom nothing else is said.
-pub(super) fn user_of(account: u32) -> Requester<u32> {
+pub fn user_of(account: u32) -> Requester<u32> {
     let served = Served::Usual;
     Requester::User { account, served }
 }
 
 /// A request that was served.
 #[derive(Debug, Clone)]
-pub(super) struct ServedRequest {
-    pub(super) number: RequestNumber,
-    pub(super) wanted: Wanted,
-    pub(super) at: Duration,
+pub struct ServedRequest {
+    pub number: RequestNumber,
+    pub wanted: Wanted,
+    pub at: Duration,
 }
 
 /// The devices and those who wait.
-pub(super) struct World {
+pub struct World {
     /// Which user holds each device, or root, and until when.
-    pub(super) held: Vec<Option<(Option<u32>, Duration)>>,
-    pub(super) waiting: BTreeMap<RequestNumber, Wanted>,
-    pub(super) served: Vec<ServedRequest>,
+    pub held: Vec<Option<(Option<u32>, Duration)>>,
+    pub waiting: BTreeMap<RequestNumber, Wanted>,
+    pub served: Vec<ServedRequest>,
     /// What the last request was given.
     taken: Vec<usize>,
-    pub(super) now: Duration,
+    pub now: Duration,
 }
 
 impl World {
-    pub(super) fn new(devices: usize) -> Self {
+    pub fn new(devices: usize) -> Self {
         Self {
             held: vec![None; devices],
             waiting: BTreeMap::new(),
@@ -53,7 +55,7 @@ impl World {
     }
 
     /// The devices that are free and that the request may have.
-    pub(super) fn free(&self, number: RequestNumber) -> Vec<usize> {
+    pub fn free(&self, number: RequestNumber) -> Vec<usize> {
         let of = self
             .waiting
             .get(&number)
@@ -65,9 +67,15 @@ impl World {
             .collect()
     }
 
+    /// A request ends without being served.
+    pub fn hang_up(&mut self, number: RequestNumber, queue: &mut FairQueue<u32>) {
+        queue.leave(number, self.now);
+        self.waiting.remove(&number);
+    }
+
     /// The next step of time: holds end, `arrivals` join, and the queue serves. With `counts`, what is held counts as
     /// used.
-    pub(super) fn step(
+    pub fn step(
         &mut self,
         step: Duration,
         queue: &mut FairQueue<u32>,
@@ -139,16 +147,16 @@ impl Grants for World {
 
 /// What came of a request for both devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ForBoth {
+pub struct ForBoth {
     /// When it was served, in seconds after it came; `None`: not within 5,000 s.
-    pub(super) served: Option<u64>,
+    pub served: Option<u64>,
     /// For how many seconds a device was free meanwhile.
-    pub(super) free: u64,
+    pub free: u64,
 }
 
 /// The case that no fixed time serves: two devices, jobs of 100 s that begin 50 s after one another, always somebody
 /// who waits for one device, and one request for both devices.
-pub(super) fn request_for_both(times: QueueTimes) -> ForBoth {
+pub fn request_for_both(times: QueueTimes) -> ForBoth {
     let seconds = Duration::from_secs;
     let wanted = |user, number| Wanted {
         requester: user_of(user),

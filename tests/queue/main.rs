@@ -1,12 +1,12 @@
-mod both;
-mod invariants;
-mod world;
+//! The rule who of those who wait is next, on made-up days.
 
-use super::*;
-use invariants::Watch;
+mod both;
+
 use proptest::prelude::{prop, prop_assert, proptest};
 use std::collections::BTreeSet;
-use world::{Wanted, World, request_for_both, user_of};
+use std::time::Duration;
+use tranche_plan::queue::{FairQueue, QueueTimes, RequestNumber, Requester, Served, UsedLately};
+use tranche_test_support::queue::{Wanted, Watch, World, request_for_both, user_of};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -216,7 +216,7 @@ proptest! {
             world.step(seconds(1), &mut queue, &mut used, arrivals, false);
             watch.look(seconds(1), &queue, &used, &world);
             let passed = world.served.len();
-            if let Some(request) = queue.waiting.get(&0) && request.overtaken >= 12 {
+            if queue.is_locked(0) {
                 after_lock.get_or_insert(passed);
             }
             if second > 10 && !world.waiting.contains_key(&0) {

@@ -9,14 +9,6 @@ fn join(queue: &mut FairQueue<u32>, requesters: &[(RequestNumber, Requester<u32>
     }
 }
 
-impl World {
-    /// A request ends without being served.
-    fn hang_up(&mut self, number: RequestNumber, queue: &mut FairQueue<u32>) {
-        queue.leave(number, self.now);
-        self.waiting.remove(&number);
-    }
-}
-
 fn last(account: u32) -> Requester<u32> {
     let served = Served::Last;
     Requester::User { account, served }

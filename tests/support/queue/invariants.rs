@@ -1,12 +1,12 @@
 //! The invariants of the rule, checked while a world goes on. The benchmark `queue` checks them too.
 
 use super::world::World;
-use super::{FairQueue, Grants, QueueTimes, RequestNumber, Requester, UsedLately};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tranche_plan::queue::{FairQueue, Grants, QueueTimes, RequestNumber, Requester, UsedLately};
 
 /// What was seen until now.
-pub(super) struct Watch {
+pub struct Watch {
     times: QueueTimes,
     longest_hold: Duration,
     /// For how long each free device is kept for each user, without a break.
@@ -33,7 +33,7 @@ struct First {
 
 impl Watch {
     /// For a world in which nothing is held for longer than `longest_hold`.
-    pub(super) fn new(times: QueueTimes, longest_hold: Duration) -> Self {
+    pub fn new(times: QueueTimes, longest_hold: Duration) -> Self {
         Self {
             times,
             longest_hold,
@@ -44,7 +44,7 @@ impl Watch {
     }
 
     /// Looks at the world after a step. Panics if the rule was broken.
-    pub(super) fn look(&mut self, step: Duration, queue: &FairQueue<u32>, used: &UsedLately<u32>, world: &World) {
+    pub fn look(&mut self, step: Duration, queue: &FairQueue<u32>, used: &UsedLately<u32>, world: &World) {
         let order = queue.order(used, world.now);
         is_one_order(&order, world);
         nothing_is_free_without_a_reason(&order, queue, world);
