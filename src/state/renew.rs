@@ -34,8 +34,8 @@ pub fn specifications(state_dir: &Path, first: &[OsString]) -> Result<()> {
     }
 }
 
-/// As [`specifications`], for who has changed instances of MIG. A program that has planned with the earlier ones sees a new
-/// `host.json`, also where it says the same again: what was made and destroyed since may never have been in it.
+/// As [`specifications`], for who has changed instances of MIG. A program that has planned with the earlier ones sees a
+/// new `host.json`, also where it says the same again: what was made and destroyed since may never have been in it.
 ///
 /// # Errors
 /// As [`specifications`], and if the time of the file cannot be set.
