@@ -228,6 +228,36 @@ fn an_instance_that_was_put_back_and_destroyed_is_not_promised() {
     lives("an_instance_that_was_put_back_and_destroyed_is_not_promised", &steps);
 }
 
+/// What is made after a boot gets the numbers of an instance that the boot has ended, whose claim is still promised.
+#[test]
+fn an_instance_at_the_place_of_a_lost_one_is_left_to_the_holder_of_that() {
+    let one = What::Instance(Profile::One);
+    let prepare = Prepare { claim: 0, what: one };
+    let create = |name| Create {
+        who: ROOT,
+        name,
+        what: one,
+        wait: 0,
+    };
+    let steps = [
+        prepare.clone(),
+        Rest,
+        Boot,
+        Up,
+        create(0),
+        Rest,
+        prepare,
+        Rest,
+        Release { who: ROOT, name: 0 },
+        Act::Unprepare { claim: 0 },
+        Rest,
+    ];
+    lives(
+        "an_instance_at_the_place_of_a_lost_one_is_left_to_the_holder_of_that",
+        &steps,
+    );
+}
+
 #[test]
 fn who_hangs_up_and_waits_again_keeps_things_free_once() {
     if !has_one_order() {

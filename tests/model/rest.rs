@@ -218,16 +218,15 @@ impl Life<'_> {
         sure.map(|(holder, _)| holder.clone()).collect()
     }
 
+    /// Whether it was promised to a holder whose instance a boot has ended.
+    fn is_of_lost(&self, one: &Seen) -> bool {
+        let hold = self.by(one).and_then(|by| self.oracle.holds.get(&by));
+        hold.is_some_and(|hold| hold.was_lost)
+    }
+
     /// The driver has each instance on which somebody holds something, but for those that a boot has ended.
     fn instances_exist(&self, seen: &[Seen]) -> Checked {
-        let lost = self
-            .oracle
-            .holds
-            .iter()
-            .filter(|(_, hold)| hold.was_lost)
-            .map(|(holder, _)| holder);
-        let lost: BTreeSet<&Holder> = lost.collect();
-        let has_it = |one: &&Seen| one.by != By::Broker && self.by(one).is_none_or(|by| !lost.contains(&by));
+        let has_it = |one: &&Seen| one.by != By::Broker && !self.is_of_lost(one);
         let on: Vec<Seen> = seen.iter().filter(has_it).cloned().collect();
         let have: BTreeSet<u64> = self.machine.instances().into_iter().collect();
         let missing: Vec<u64> = observed::instances(&on).difference(&have).copied().collect();
@@ -249,6 +248,9 @@ impl Life<'_> {
                 && let Ok(seen) = observed::claims(self.machine)
             {
                 needed += seen.iter().filter(|one| one.by == By::JustMade).count();
+                // An instance that was made at the place of one that a boot has ended is left to the holder of that.
+                let of_lost: Vec<Seen> = seen.into_iter().filter(|one| self.is_of_lost(one)).collect();
+                needed += observed::instances(&of_lost).len();
             }
             if have <= needed {
                 return Ok(());
