@@ -21,11 +21,13 @@
 //! | [`mig`] | the division of GPUs by MIG: what is offered, what exists, what is wanted, and the steps between |
 //! | [`queue`] | who of the waiting users is served next |
 //! | [`reserve`] | reserves shares of a plan, and says what of the held shares a plan does not know |
+//! | [`advise`](mod@advise) | a policy for what people want of a machine, and why it is this one |
 //! | [`derive`](mod@derive) | inventory and plan to edits |
 //! | [`difference`] | what changes with a plan: names, sizes, and what is refused because of what is held |
 //! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
 //! | [`engines`] | what tranche knows of each engine |
 
+pub mod advise;
 pub mod cdi;
 pub mod derive;
 pub mod difference;

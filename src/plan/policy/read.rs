@@ -18,8 +18,9 @@ pub use source::text;
 
 use super::{Door, KubernetesEntry, KubernetesSection, Placed, Policy, RuntimeMode, RuntimeSettings};
 use crate::yaml::{Node, TextOrigin, Value};
-use document::Document;
-use fill::{Filler, nearest};
+pub(crate) use document::Document;
+pub(crate) use fill::Filler;
+use fill::nearest;
 use flags::Flags;
 use sections::{KubernetesDevices, KubernetesFields, Top};
 use std::path::Path;

@@ -7,15 +7,15 @@ use tranche_core::types::Place;
 
 /// A file with a policy, or a part of one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     /// The name of the file, for messages.
-    pub(super) file: &'a str,
-    pub(super) origin: TextOrigin,
+    pub(crate) file: &'a str,
+    pub(crate) origin: TextOrigin,
 }
 
 impl Document<'_> {
     /// Where `node` is in the file.
-    pub(super) fn place(&self, node: &Node) -> Place {
+    pub(crate) fn place(&self, node: &Node) -> Place {
         self.moved(yaml::place(node.referenced))
     }
 
@@ -24,7 +24,7 @@ impl Document<'_> {
     }
 
     /// An error about `node`.
-    pub(super) fn wrong(&self, node: &Node, what: impl Display) -> Error {
+    pub(crate) fn wrong(&self, node: &Node, what: impl Display) -> Error {
         Error::usage(self.place(node).of(self.file), what)
     }
 
@@ -33,7 +33,7 @@ impl Document<'_> {
     /// # Errors
     /// Returns a usage error if the text is not valid YAML, if a key is written twice, or if it is nested deeper than a
     /// policy can be.
-    pub(super) fn parse(&self, text: &str) -> Result<Node> {
+    pub(crate) fn parse(&self, text: &str) -> Result<Node> {
         serde_saphyr::from_str_with_options(text, yaml::options()).map_err(|error| {
             let place = self.moved(error.location().and_then(yaml::place));
             let (what, hint) = in_our_words(&error);

@@ -15,7 +15,7 @@ use tranche_core::text::some;
 
 /// What is wrong with a value.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Wrong {
+pub(crate) enum Wrong {
     /// An error with its place.
     #[error("{0}")]
     Placed(Error),
@@ -61,7 +61,7 @@ const LENIENT: [&str; 4] = ["the policy", "flags", "flags.plugin", "the ConfigMa
 
 /// A value, from which a type is filled.
 #[derive(Clone, Copy)]
-pub(super) struct Filler<'a> {
+pub(crate) struct Filler<'a> {
     document: &'a Document<'a>,
     node: &'a Node,
     /// The key of the value, for messages.
@@ -69,7 +69,7 @@ pub(super) struct Filler<'a> {
 }
 
 impl<'a> Filler<'a> {
-    pub(super) fn of(document: &'a Document<'a>, node: &'a Node, name: &'static str) -> Self {
+    pub(crate) fn of(document: &'a Document<'a>, node: &'a Node, name: &'static str) -> Self {
         Self { document, node, name }
     }
 
@@ -77,7 +77,7 @@ impl<'a> Filler<'a> {
     ///
     /// # Errors
     /// Returns a usage error with the place of the value, or of the value in it that is wrong.
-    pub(super) fn fill<T: Deserialize<'a>>(self) -> Result<T, Error> {
+    pub(crate) fn fill<T: Deserialize<'a>>(self) -> Result<T, Error> {
         self.seed(PhantomData).map_err(|wrong| match wrong {
             Wrong::Placed(error) => error,
             Wrong::Said(what) | Wrong::Expected(what) => self.document.wrong(self.node, what),

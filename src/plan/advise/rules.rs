@@ -1,0 +1,160 @@
+//! The rules by which a way is chosen. docs/explanation/advice.md has the same table, and a test compares the two.
+
+use super::machine::Machine;
+use super::way::Way;
+use super::wishes::{Latency, Trust, Wishes, Workload, WorkloadKind};
+
+/// One rule. The first one that applies to a wish counts.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// Its name.
+    pub id: &'static str,
+    /// To which wishes it applies, in words.
+    pub when: &'static str,
+    applies: fn(&Workload, &Wishes, &Machine<'_>) -> bool,
+    /// The ways that are tried, the best one first. A way that is not in the list is never proposed.
+    pub ways: &'static [Way],
+    /// Why, in one sentence.
+    pub reason: &'static str,
+    /// What the reason rests on.
+    pub source: &'static str,
+}
+
+const GRADES: &str = "grades of dedicated, MIG and MPS in guarantees.md";
+const TALK: &str = "Klues and Chen, KubeCon 2024 (A100); guarantees.md, Sources";
+
+/// Every rule, in the order in which they are looked at.
+pub const RULES: &[Rule] = &[
+    Rule {
+        id: "tenants",
+        when: "`trust: none`, services",
+        applies: |one, all, _| all.trust == Trust::None && one.kind == WorkloadKind::Service,
+        ways: &[Way::Mig, Way::Whole],
+        reason: "tenants do not trust one another, and nothing but MIG or a device of its own holds against a process \
+                 that tries to break out",
+        source: GRADES,
+    },
+    Rule {
+        id: "tenants-wait",
+        when: "`trust: none`, notebooks and training",
+        applies: |_, all, _| all.trust == Trust::None,
+        ways: &[Way::Mig, Way::Whole, Way::Waiting],
+        reason: "tenants do not trust one another, so each has a MIG instance or a device for itself, one after another \
+                 if need be",
+        source: GRADES,
+    },
+    Rule {
+        id: "single",
+        when: "one container in all",
+        applies: |_, all, _| all.containers() == 1,
+        ways: &[Way::Whole, Way::Mig],
+        reason: "no other container is wished for, so nothing is gained by sharing",
+        source: GRADES,
+    },
+    Rule {
+        id: "whole-gpu",
+        when: "`wholeGpu: true`, services",
+        applies: |one, _, _| one.whole_gpu && one.kind == WorkloadKind::Service,
+        ways: &[Way::Whole],
+        reason: "a service that wants a whole GPU keeps it for as long as it runs, so it cannot wait for its turn",
+        source: GRADES,
+    },
+    Rule {
+        id: "whole-gpu-wait",
+        when: "`wholeGpu: true`, notebooks and training",
+        applies: |one, _, _| one.whole_gpu,
+        ways: &[Way::Whole, Way::Waiting],
+        reason: "each wants a whole GPU now and then, so GPUs go to one container at a time, with limits of time",
+        source: "grades of dedicated in guarantees.md; waiting.md",
+    },
+    Rule {
+        id: "bounded-latency",
+        when: "`latency: bounded`",
+        applies: |one, _, _| one.latency == Latency::Bounded,
+        ways: &[Way::Mig, Way::Whole, Way::Mps],
+        reason: "a busy neighbour must not slow it down: MIG divides compute and bandwidth in hardware; under MPS the \
+                 bound is soft",
+        source: GRADES,
+    },
+    Rule {
+        id: "training",
+        when: "training",
+        applies: |one, _, _| one.kind == WorkloadKind::Training,
+        ways: &[Way::Whole, Way::Mig, Way::Waiting, Way::Mps, Way::Turns],
+        reason: "training fills a GPU, so a neighbour slows both down; a large MIG instance comes next",
+        source: TALK,
+    },
+    Rule {
+        id: "vgpu",
+        when: "every GPU is a vGPU",
+        applies: |one, _, machine| one.compute.is_none() && machine.is_vgpu(),
+        ways: &[Way::Turns, Way::Mps, Way::Whole, Way::Waiting],
+        reason: "a vGPU guest cannot set EXCLUSIVE_PROCESS, so the limits of MPS would be advisory only",
+        source: "grades of MPS in guarantees.md",
+    },
+    Rule {
+        id: "sized-service",
+        when: "services with memory or compute",
+        applies: |one, _, _| is_service(one) && (one.memory.is_some() || one.compute.is_some()),
+        ways: &[Way::Mps, Way::Mig, Way::Whole, Way::Turns],
+        reason: "small kernels of several services fill a GPU together under MPS, and each has a limit of its own size",
+        source: TALK,
+    },
+    Rule {
+        id: "light-service",
+        when: "services of unknown size",
+        applies: |one, _, _| is_service(one),
+        ways: &[Way::Turns, Way::Mps, Way::Mig, Way::Whole],
+        reason: "without a size there is no limit to set, and at a low rate services lose nothing under time-slicing",
+        source: TALK,
+    },
+    Rule {
+        id: "large-notebook",
+        when: "notebooks with more than half of a GPU's memory",
+        applies: |one, _, machine| one.memory.is_some_and(|memory| machine.is_more_than_half(memory)),
+        ways: &[Way::Whole, Way::Waiting],
+        reason: "two of them do not fit on one GPU, so GPUs go to one container at a time, with limits of time",
+        source: "grades of dedicated in guarantees.md; waiting.md",
+    },
+    Rule {
+        id: "notebook-with-compute",
+        when: "notebooks with compute",
+        applies: |one, _, _| one.compute.is_some(),
+        ways: &[Way::Mps, Way::Mig, Way::Whole, Way::Waiting],
+        reason: "time-slicing has no ceiling of compute, and MPS has",
+        source: "grades of MPS and time-slicing in guarantees.md",
+    },
+    Rule {
+        id: "notebook",
+        when: "notebooks",
+        applies: |_, _, _| true,
+        ways: &[Way::Turns, Way::Mps, Way::Pool, Way::Mig, Way::Whole, Way::Waiting],
+        reason: "notebooks pause, idle neighbours cost only memory, and all trust one another",
+        source: TALK,
+    },
+];
+
+fn is_service(one: &Workload) -> bool {
+    one.kind == WorkloadKind::Service
+}
+
+/// The rule for a wish. The last one applies to every wish.
+pub(super) fn of(one: &Workload, all: &Wishes, machine: &Machine<'_>) -> &'static Rule {
+    let mut rules = RULES.iter();
+    let found = rules.find(|rule| (rule.applies)(one, all, machine));
+    found.unwrap_or(&RULES[RULES.len() - 1])
+}
+
+/// The table of the rules, for the documentation.
+pub fn table() -> String {
+    let mut table = String::from("| rule | when | ways, the best first | why | rests on |\n|---|---|---|---|---|\n");
+    for rule in RULES {
+        let ways: Vec<&str> = rule.ways.iter().map(|way| way.as_str()).collect();
+        let (id, when, reason, source) = (rule.id, rule.when, rule.reason, rule.source);
+        table.push_str(&format!(
+            "| {id} | {when} | {} | {reason} | {source} |\n",
+            ways.join("; ")
+        ));
+    }
+    table
+}
