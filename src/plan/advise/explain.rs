@@ -22,7 +22,7 @@ pub struct Choice {
     pub way: Way,
     /// The devices, by the names that they have after the layouts were applied, and what each is.
     pub devices: Vec<String>,
-    /// The names by which the containers ask for their parts.
+    /// The name by which each container asks for its part; of those that wait for others, none.
     pub ask: Vec<String>,
     /// The rule that chose the way.
     pub rule: &'static str,
@@ -71,15 +71,16 @@ pub(super) fn advice(solver: &Solver<'_>, found: &Found) -> Advice {
         };
         let mut others = 0;
         let mut is_after = false;
-        for other in rule.ways {
+        let is_meant = |way: &&Way| one.count > 1 || !way.is_for_several();
+        for other in rule.ways.iter().filter(is_meant) {
             if *other == way {
                 is_after = true;
             } else if !is_after {
                 let alone = place::first(one, *other, solver.machine, &solver.machine.unused());
                 let why = alone
                     .err()
-                    .unwrap_or_else(|| "not possible together with the other wishes".to_owned());
-                notes.push(format!("{}: {other} would be better: {why}", one.name));
+                    .unwrap_or_else(|| "not together with the other wishes".to_owned());
+                notes.push(format!("{}: {other} is not possible: {why}", one.name));
             } else if others < MOST_RUNNERS_UP && solver.solve(Some((number, *other))).is_some() {
                 others += 1;
                 runners_up.push(RunnerUp {
@@ -95,7 +96,7 @@ pub(super) fn advice(solver: &Solver<'_>, found: &Found) -> Advice {
             way,
             rule: rule.id,
             reason: rule.reason,
-            source: rule.source,
+            source: rule.basis.text(),
             ..parts(found, one.name.as_str())
         });
     }
@@ -125,8 +126,6 @@ fn parts(found: &Found, name: &str) -> Choice {
             (None, false) => format!("{kind}={device}"),
         })
     });
-    let mut asked: Vec<String> = ask.collect();
-    asked.dedup();
     let worth = own.first().and_then(|(grant, share)| {
         let guarantees = &plan.split(grant.device)?.share(share)?.guarantees;
         Some(WorthOf {
@@ -143,7 +142,7 @@ fn parts(found: &Found, name: &str) -> Choice {
         devices: described
             .map(|split| format!("{}, {}", split.device, split.product))
             .collect(),
-        ask: asked,
+        ask: ask.collect(),
         rule: "",
         reason: "",
         source: "",

@@ -93,11 +93,10 @@ pub(super) fn put(
     };
     let task = Task { one, seat, machine };
     match way {
+        _ if one.count < 2 && way.is_for_several() => return Err("it is for several containers".to_owned()),
         Way::Whole => task.whole(&mut uses, one.count, Use::Whole)?,
-        Way::Waiting if one.count < 2 => return Err("there is one container".to_owned()),
         Way::Waiting => task.whole(&mut uses, 1, Use::Waiting)?,
         Way::Mig => task.instances(&mut uses, variant, one.count, 1)?,
-        Way::Pool if one.count < 2 => return Err("there is one container".to_owned()),
         Way::Pool => task.instances(&mut uses, variant, 1, one.count)?,
         Way::Mps => task.mps(&mut uses)?,
         Way::Turns => task.turns(&mut uses, variant)?,

@@ -17,11 +17,28 @@ pub struct Rule {
     /// Why, in one sentence.
     pub reason: &'static str,
     /// What the reason rests on.
-    pub source: &'static str,
+    pub basis: Basis,
 }
 
-const GRADES: &str = "grades of dedicated, MIG and MPS in guarantees.md";
-const TALK: &str = "Klues and Chen, KubeCon 2024 (A100); guarantees.md, Sources";
+tranche_core::types::words! {
+    /// What a rule rests on.
+    pub enum Basis {
+        /// The grades of the ways.
+        Grades = "grades",
+        /// Measurements that others have published.
+        Talk = "talk",
+    }
+}
+
+impl Basis {
+    /// Where to read it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Grades => "the grades of each way (guarantees.md)",
+            Self::Talk => "measurements by Klues and Chen, KubeCon 2024, on an A100 (guarantees.md)",
+        }
+    }
+}
 
 /// Every rule, in the order in which they are looked at.
 pub const RULES: &[Rule] = &[
@@ -32,7 +49,7 @@ pub const RULES: &[Rule] = &[
         ways: &[Way::Mig, Way::Whole],
         reason: "tenants do not trust one another, and nothing but MIG or a device of its own holds against a process \
                  that tries to break out",
-        source: GRADES,
+        basis: Basis::Grades,
     },
     Rule {
         id: "tenants-wait",
@@ -41,7 +58,7 @@ pub const RULES: &[Rule] = &[
         ways: &[Way::Mig, Way::Whole, Way::Waiting],
         reason: "tenants do not trust one another, so each has a MIG instance or a device for itself, one after another \
                  if need be",
-        source: GRADES,
+        basis: Basis::Grades,
     },
     Rule {
         id: "single",
@@ -49,7 +66,7 @@ pub const RULES: &[Rule] = &[
         applies: |_, all, _| all.containers() == 1,
         ways: &[Way::Whole, Way::Mig],
         reason: "no other container is wished for, so nothing is gained by sharing",
-        source: GRADES,
+        basis: Basis::Grades,
     },
     Rule {
         id: "whole-gpu",
@@ -57,7 +74,7 @@ pub const RULES: &[Rule] = &[
         applies: |one, _, _| one.whole_gpu && one.kind == WorkloadKind::Service,
         ways: &[Way::Whole],
         reason: "a service that wants a whole GPU keeps it for as long as it runs, so it cannot wait for its turn",
-        source: GRADES,
+        basis: Basis::Grades,
     },
     Rule {
         id: "whole-gpu-wait",
@@ -65,7 +82,7 @@ pub const RULES: &[Rule] = &[
         applies: |one, _, _| one.whole_gpu,
         ways: &[Way::Whole, Way::Waiting],
         reason: "each wants a whole GPU now and then, so GPUs go to one container at a time, with limits of time",
-        source: "grades of dedicated in guarantees.md; waiting.md",
+        basis: Basis::Grades,
     },
     Rule {
         id: "bounded-latency",
@@ -74,7 +91,7 @@ pub const RULES: &[Rule] = &[
         ways: &[Way::Mig, Way::Whole, Way::Mps],
         reason: "a busy neighbour must not slow it down: MIG divides compute and bandwidth in hardware; under MPS the \
                  bound is soft",
-        source: GRADES,
+        basis: Basis::Grades,
     },
     Rule {
         id: "training",
@@ -82,7 +99,7 @@ pub const RULES: &[Rule] = &[
         applies: |one, _, _| one.kind == WorkloadKind::Training,
         ways: &[Way::Whole, Way::Mig, Way::Waiting, Way::Mps, Way::Turns],
         reason: "training fills a GPU, so a neighbour slows both down; a large MIG instance comes next",
-        source: TALK,
+        basis: Basis::Talk,
     },
     Rule {
         id: "vgpu",
@@ -90,7 +107,7 @@ pub const RULES: &[Rule] = &[
         applies: |one, _, machine| one.compute.is_none() && machine.is_vgpu(),
         ways: &[Way::Turns, Way::Mps, Way::Whole, Way::Waiting],
         reason: "a vGPU guest cannot set EXCLUSIVE_PROCESS, so the limits of MPS would be advisory only",
-        source: "grades of MPS in guarantees.md",
+        basis: Basis::Grades,
     },
     Rule {
         id: "sized-service",
@@ -98,7 +115,7 @@ pub const RULES: &[Rule] = &[
         applies: |one, _, _| is_service(one) && (one.memory.is_some() || one.compute.is_some()),
         ways: &[Way::Mps, Way::Mig, Way::Whole, Way::Turns],
         reason: "small kernels of several services fill a GPU together under MPS, and each has a limit of its own size",
-        source: TALK,
+        basis: Basis::Talk,
     },
     Rule {
         id: "light-service",
@@ -106,7 +123,7 @@ pub const RULES: &[Rule] = &[
         applies: |one, _, _| is_service(one),
         ways: &[Way::Turns, Way::Mps, Way::Mig, Way::Whole],
         reason: "without a size there is no limit to set, and at a low rate services lose nothing under time-slicing",
-        source: TALK,
+        basis: Basis::Talk,
     },
     Rule {
         id: "large-notebook",
@@ -114,7 +131,7 @@ pub const RULES: &[Rule] = &[
         applies: |one, _, machine| one.memory.is_some_and(|memory| machine.is_more_than_half(memory)),
         ways: &[Way::Whole, Way::Waiting],
         reason: "two of them do not fit on one GPU, so GPUs go to one container at a time, with limits of time",
-        source: "grades of dedicated in guarantees.md; waiting.md",
+        basis: Basis::Grades,
     },
     Rule {
         id: "notebook-with-compute",
@@ -122,7 +139,7 @@ pub const RULES: &[Rule] = &[
         applies: |one, _, _| one.compute.is_some(),
         ways: &[Way::Mps, Way::Mig, Way::Whole, Way::Waiting],
         reason: "time-slicing has no ceiling of compute, and MPS has",
-        source: "grades of MPS and time-slicing in guarantees.md",
+        basis: Basis::Grades,
     },
     Rule {
         id: "notebook",
@@ -130,7 +147,7 @@ pub const RULES: &[Rule] = &[
         applies: |_, _, _| true,
         ways: &[Way::Turns, Way::Mps, Way::Pool, Way::Mig, Way::Whole, Way::Waiting],
         reason: "notebooks pause, idle neighbours cost only memory, and all trust one another",
-        source: TALK,
+        basis: Basis::Talk,
     },
 ];
 
@@ -147,13 +164,13 @@ pub(super) fn of(one: &Workload, all: &Wishes, machine: &Machine<'_>) -> &'stati
 
 /// The table of the rules, for the documentation.
 pub fn table() -> String {
-    let mut table = String::from("| rule | when | ways, the best first | why | rests on |\n|---|---|---|---|---|\n");
+    let mut table = String::from("| rule | when | ways, the best first | why | basis |\n|---|---|---|---|---|\n");
     for rule in RULES {
         let ways: Vec<&str> = rule.ways.iter().map(|way| way.as_str()).collect();
-        let (id, when, reason, source) = (rule.id, rule.when, rule.reason, rule.source);
+        let (id, when, reason, basis) = (rule.id, rule.when, rule.reason, rule.basis);
         table.push_str(&format!(
-            "| {id} | {when} | {} | {reason} | {source} |\n",
-            ways.join("; ")
+            "| {id} | {when} | {} | {reason} | {basis} |\n",
+            ways.join(", ")
         ));
     }
     table

@@ -6,11 +6,11 @@ tranche_core::types::words! {
         /// A GPU for each container.
         Whole = "dedicated",
         /// GPUs that go to one container at a time, fewer than there are containers: the others wait.
-        Waiting = "dedicated, with waiting",
+        Waiting = "dedicated with waiting",
         /// A MIG instance for each container.
         Mig = "MIG",
         /// One MIG instance for all containers of the wish, by time-slicing.
-        Pool = "MIG, one instance shared by time-slicing",
+        Pool = "MIG instance by time-slicing",
         /// Named shares of a GPU under MPS.
         Mps = "MPS",
         /// Turns of a GPU.
@@ -20,17 +20,20 @@ tranche_core::types::words! {
 tranche_core::types::serde_as_text!(Way);
 
 impl Way {
-    /// What is given up with this way, for people who would rather have it than the one that was chosen.
+    /// What people give up who take this way in place of the one that was chosen.
     pub fn gives_up(self) -> &'static str {
         match self {
-            Self::Whole => "a GPU for each container, busy or not",
-            Self::Waiting => "containers wait while another one holds the GPU",
-            Self::Mig => "the product fixes the sizes, and a change of the layout needs idle instances",
-            Self::Pool => {
-                "within the instance nothing limits memory or compute, and no container has a size of its own"
-            }
-            Self::Mps => "a fault of one container ends the work of all on the GPU, and no limit is hard",
-            Self::Turns => "nothing limits memory or compute, and containers wait for their turns",
+            Self::Whole => "the GPU that an idle container leaves to others",
+            Self::Waiting => "the start at any time: containers wait while another one holds the GPU",
+            Self::Mig => "sizes of your own choice, and changes of them while instances are in use",
+            Self::Pool => "limits of memory and compute for each container",
+            Self::Mps => "protection from the faults of others on the GPU, and hard limits",
+            Self::Turns => "limits of memory and compute",
         }
+    }
+
+    /// Whether it means nothing for one container.
+    pub(super) fn is_for_several(self) -> bool {
+        matches!(self, Self::Waiting | Self::Pool)
     }
 }

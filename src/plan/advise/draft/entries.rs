@@ -13,6 +13,8 @@ pub(super) struct Entries {
     turns: Vec<String>,
     mps: Vec<String>,
     is_waiting: bool,
+    /// How many shares there are; a whole device is one.
+    shares: usize,
 }
 
 impl Entries {
@@ -22,11 +24,11 @@ impl Entries {
             Use::Free => {}
             Use::Whole(seat) | Use::Waiting(seat) => {
                 self.is_waiting |= matches!(used, Use::Waiting(_));
-                self.dedicated.push(whole.name());
+                self.add_whole(whole);
                 grants.push(grant(whole, seat, None, false));
             }
             Use::Turns(seats) => {
-                self.turns.push(turns("gpu", &whole.name(), seats.len()));
+                self.add_turns("gpu", whole, seats.len());
                 grants.extend(seats.iter().map(|seat| grant(whole, seat, None, true)));
             }
             Use::Mps(seats) => self.mps(whole, seats, counts, grants),
@@ -54,6 +56,7 @@ impl Entries {
             grants.push(grant(device, seat, name.parse().ok(), false));
         }
         let device = device.name();
+        self.shares += seats.len();
         self.mps.push(format!(
             "    - name: nvidia.com/gpu\n      devices: [\"{device}\"]\n      shares:\n{shares}"
         ));
@@ -74,14 +77,27 @@ impl Entries {
             };
             if instance.containers > 1 {
                 let class = format!("mig-{}", instance.profile);
-                self.turns
-                    .push(turns(&class, &device.name(), instance.containers as usize));
+                self.add_turns(&class, device, instance.containers as usize);
             } else {
-                self.dedicated.push(device.name());
+                self.add_whole(device);
             }
             let is_turn = instance.containers > 1;
             grants.extend((0..instance.containers).map(|_| grant(device, &instance.seat, None, is_turn)));
         }
+    }
+
+    fn add_whole(&mut self, device: HostDevice<'_>) {
+        self.shares += 1;
+        self.dedicated.push(device.name());
+    }
+
+    /// A device is split into at least two.
+    fn add_turns(&mut self, class: &str, device: HostDevice<'_>, count: usize) {
+        let (count, device) = (count.max(2), device.name());
+        self.shares += count;
+        self.turns.push(format!(
+            "    - {{name: nvidia.com/{class}, devices: [\"{device}\"], replicas: {count}}}\n"
+        ));
     }
 
     pub(super) fn text(&self, layouts: &[String]) -> String {
@@ -105,18 +121,12 @@ impl Entries {
             }
         }
         if self.is_waiting {
-            text.push_str("  wait: 1h\n  users:\n    default: {maxDevices: 1, maxHold: 8h, idle: 2h, maxWait: 4h}\n");
+            // Without a quota, users leave one share of the host to root.
+            text.push_str(&format!("  wait: 1h\n  quota: {{all: {}}}\n", self.shares));
+            text.push_str("  users:\n    default: {maxDevices: 1, maxHold: 8h, idle: 2h, maxWait: 4h}\n");
         }
         text
     }
-}
-
-/// An entry below `timeSlicing`. A device is split into at least two.
-fn turns(class: &str, device: &str, count: usize) -> String {
-    format!(
-        "    - {{name: nvidia.com/{class}, devices: [\"{device}\"], replicas: {}}}\n",
-        count.max(2)
-    )
 }
 
 fn size(mib: u64) -> String {
