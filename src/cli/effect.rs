@@ -28,6 +28,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("policy check", Effect::Nothing),
     ("policy diff", Effect::Nothing),
     ("plan", Effect::Nothing),
+    ("advise", Effect::Nothing),
     ("claim create", Effect::Records),
     ("status", Effect::Nothing),
     ("doctor", Effect::Nothing),

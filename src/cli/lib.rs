@@ -1,6 +1,7 @@
 //! The command line of `tranche`: one file per verb, which parses its arguments, calls the library and prints the
 //! result. Nothing in the library uses this module.
 
+mod advise;
 mod broker;
 mod cdi;
 mod claim;
@@ -70,6 +71,7 @@ enum Verb {
     #[command(subcommand)]
     Policy(policy::Verb),
     Plan(plan::Args),
+    Advise(Box<advise::Args>),
     /// Reserve shares for a container that starts later; list and release claims
     #[command(subcommand)]
     Claim(claim::Verb),
@@ -198,6 +200,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Policy(policy::Verb::Check(args)) => policy::check(&args),
         Verb::Policy(policy::Verb::Diff(args)) => policy::diff(&args),
         Verb::Plan(args) => plan::run(&args),
+        Verb::Advise(args) => advise::run(&args),
         Verb::Claim(verb) => claim::run(&verb),
         Verb::Status(args) => status::run(&args),
         Verb::Drain(args) => drain::drain(&args),

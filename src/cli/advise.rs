@@ -1,0 +1,122 @@
+//! `tranche advise`: a policy for what people want of this machine, and why it is this one.
+
+mod options;
+mod text;
+
+use super::look::LookArgs;
+use super::out;
+use super::place::{HostArgs, StateArgs};
+use anyhow::{Result, bail};
+use options::WishArgs;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tranche_broker::mig::MigView;
+use tranche_core::error::{Error, line};
+use tranche_host::examine;
+use tranche_plan::advise::{Advice, advise};
+use tranche_plan::inventory::Inventory;
+use tranche_plan::mig::MigGpu;
+use tranche_state::planning::PlanOptions;
+use tranche_state::replace;
+
+/// What the advice does not rest on.
+const NOT_MEASURED: &str = "nothing was measured on this machine: the rules rest on the grades of tranche plan, on \
+                            documentation, and on measurements of others";
+
+/// Propose a policy for what people want of this machine, with the reason for each choice
+///
+/// The wishes are in a file, or one is given by options. Exit code 4 means that no policy satisfies them.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example of a file:\n  trust: team                  # none: tenants may try to break out\n  wishes:\n  - {name: \
+                  chat, kind: service, count: 2, memory: 7Gi, compute: 40%, latency: bounded}\n  - {name: nb, kind: \
+                  notebook, count: 4, memory: 4Gi}\n  - {name: train, kind: training, wholeGpu: true}\n\
+                  Further keys: latency (usual, bounded), tenant (a name, with trust: none). docs/explanation/advice.md \
+                  has the rules."
+)]
+pub(super) struct Args {
+    // Options without a heading of their own come first: clap would show them below the heading of those before them.
+    /// A file with wishes (YAML)
+    #[arg(value_name = "WISHES", value_hint = clap::ValueHint::FilePath, required_unless_present = "kind")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    wish: WishArgs,
+    /// Write the policy to FILE as well, which must not exist
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    write: Option<PathBuf>,
+    /// Replace the FILE of --write if it exists
+    #[arg(long, requires = "write")]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    look: LookArgs,
+}
+
+/// The result with `--json`.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    advice: &'a Advice,
+    /// What was measured on this machine.
+    measured: Option<()>,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let wishes = match &args.file {
+        Some(file) => options::read(file)?,
+        None => args.wish.wishes()?,
+    };
+    if let Some(file) = args.write.as_deref().filter(|_| !args.force) {
+        refuse_existing(file)?;
+    }
+    let options = PlanOptions {
+        state_dir: args.state.state_dir.clone(),
+        host: args.host.options(&args.look),
+        ..PlanOptions::default()
+    };
+    let inventory = examine::inventory(&options.host)?;
+    if inventory.gpus.is_empty() {
+        bail!(examine::no_gpu(&inventory));
+    }
+    let (mig, problems) = gpus_with_mig(&inventory, &options);
+    let mut advice = advise(&wishes, &inventory, &mig)?;
+    advice.notes.extend(problems);
+    if let Some(file) = &args.write {
+        replace::write(file, &advice.policy)?;
+        out::note(format_args!("{}: written", file.display()));
+    }
+    let report = Report {
+        advice: &advice,
+        measured: None,
+    };
+    out::either(args.json, &report, || text::of(&advice, args.write.is_some()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The GPUs that have MIG, as the driver describes them, and a line for each that it does not describe: without MIG,
+/// there may still be advice.
+fn gpus_with_mig(inventory: &Inventory, options: &PlanOptions) -> (Vec<MigGpu>, Vec<String>) {
+    if inventory.gpus.iter().all(|gpu| gpu.mig.is_none()) {
+        return (Vec::new(), Vec::new());
+    }
+    match MigView::look(options) {
+        Ok(view) => (view.gpus, view.problems),
+        Err(error) => (Vec::new(), vec![format!("MIG was not considered: {}", line(&error))]),
+    }
+}
+
+fn refuse_existing(file: &Path) -> Result<()> {
+    match file.symlink_metadata() {
+        Ok(_) => Err(Error::usage(file.display(), "exists")
+            .hint("give --force to replace it, or another file")
+            .into()),
+        Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,67 @@
+//! Advice for people, in lines of 80 columns. Only a policy and commands may be wider.
+
+use super::NOT_MEASURED;
+use crate::out::fitted;
+use tranche_core::text::{counted, some};
+use tranche_plan::advise::{Advice, Choice};
+use tranche_plan::policy::read::DEFAULT_FILE;
+
+/// The width that text is wrapped to.
+const WIDTH: usize = 80;
+
+/// The whole text. `is_written`: the policy was written to a file.
+pub(super) fn of(advice: &Advice, is_written: bool) -> String {
+    let mut text: String = advice.choices.iter().map(choice).collect();
+    if !advice.runners_up.is_empty() {
+        text.push_str("Runners-up, and what each gives up:\n");
+        for one in &advice.runners_up {
+            text.push_str(&line(&format!("{}: {}: {}", one.wish, one.way, one.gives_up)));
+        }
+        text.push('\n');
+    }
+    text.push_str("Notes:\n");
+    for note in &advice.notes {
+        text.push_str(&line(note));
+    }
+    text.push_str(&line(NOT_MEASURED));
+    text.push_str(&format!("\nThe policy:\n{}\nTo put it into force:\n", advice.policy));
+    if !is_written {
+        text.push_str(&format!("  tranche advise … --write {DEFAULT_FILE}\n"));
+    }
+    if !advice.mig_layouts.is_empty() {
+        let layouts = advice.mig_layouts.iter();
+        let layouts: Vec<String> = layouts.map(|layout| format!("--layout {layout}")).collect();
+        text.push_str(&format!("  tranche mig apply {}\n", layouts.join(" ")));
+    }
+    text.push_str("  tranche policy check\n  tranche cdi refresh\n");
+    text
+}
+
+fn choice(one: &Choice) -> String {
+    let containers = counted(one.containers as usize, "container");
+    let mut text = format!("{}, {containers}: {}\n", one.wish, one.way);
+    for device in &one.devices {
+        text.push_str(&line(device));
+    }
+    // Turns of one device have one name.
+    let mut names = one.ask.clone();
+    names.dedup();
+    text.push_str(&line(&format!("ask for {}", some(&names))));
+    text.push_str(&line(&format!(
+        "{} (rule {}; it rests on {})",
+        one.reason, one.rule, one.source
+    )));
+    if let Some(worth) = one.worth {
+        text.push_str(&line(&format!(
+            "limits: memory {}, compute {}, bandwidth {}, faults of a neighbour {}",
+            worth.memory, worth.compute, worth.bandwidth, worth.faults
+        )));
+    }
+    text.push('\n');
+    text
+}
+
+/// A line below a heading.
+fn line(text: &str) -> String {
+    fitted(&format!("  {text}"), WIDTH, 4)
+}
