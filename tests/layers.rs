@@ -65,6 +65,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("share", "inventory mig policy"),
             ("host_file", "digest inventory policy share"),
             ("reserve", "host_file inventory share"),
+            ("advise", "inventory mig policy share yaml"),
             ("derive", "edits inventory policy share"),
             ("difference", "derive edits inventory reserve share"),
             ("cdi", "digest edits"),

@@ -30,6 +30,7 @@ const LINKS: &str = "system create-dev-char-symlinks";
 fn more(verb: &str) -> &'static [&'static str] {
     match verb {
         "claim create" => &["--name=x"],
+        "advise" => &["--kind=service"],
         "drain" | "undrain" | "mps start" | "mps stop" | "mps restart" => &["0"],
         "run" => &["--share=0", "--", "true"],
         "verify" => &["nothing"],

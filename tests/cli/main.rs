@@ -10,6 +10,7 @@
 
 pub(crate) use tranche_test_support as support;
 
+mod advise;
 mod bad_input;
 mod build_layout;
 mod cdi_cli;

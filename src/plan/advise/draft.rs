@@ -11,7 +11,6 @@ use crate::inventory::Inventory;
 use crate::mig::{GpuSelector, GpuWish, Layout};
 use divide::divide;
 use entries::Entries;
-use std::collections::BTreeMap;
 use tranche_core::types::{Device, DeviceSelector, MemorySize, Percent, ShareName};
 
 /// A policy that has to be checked.
@@ -65,7 +64,7 @@ impl Draft {
                 false => DeviceSelector::GpuUuid(gpu.uuid.clone()),
             });
             layouts.extend(layout.map(|wish| Layout { gpus, wish }.to_string()));
-            entries.add(gpu, used, &wishes_counts(wishes), &mut grants);
+            entries.add(gpu, used, wishes, &mut grants);
         }
         Self {
             text: entries.text(&layouts),
@@ -74,13 +73,4 @@ impl Draft {
             grants,
         }
     }
-}
-
-/// How many containers each wish has.
-fn wishes_counts(wishes: &Wishes) -> BTreeMap<String, u32> {
-    wishes
-        .workloads
-        .iter()
-        .map(|one| (one.name.to_string(), one.count))
-        .collect()
 }

@@ -68,10 +68,6 @@ fn workload(file: &str, at: usize, Placed { place, value }: Placed<Fields>) -> R
         None => format!("{kind}{}", at + 1).parse::<ShareName>()?,
     };
     let memory: Option<MemorySize> = word(file, value.memory)?;
-    if memory.is_some_and(|memory| memory.mib() == 0) {
-        let what = format!("{name}: memory is less than 1 MiB");
-        return Err(Error::usage(place.of(file), what).hint("write a size like 7Gi"));
-    }
     let compute: Option<Percent> = word(file, value.compute)?;
     if let Some(count) = value.count.as_ref().filter(|count| count.value == 0) {
         let what = format!("{name}: count: 0 wishes for nothing");

@@ -88,6 +88,14 @@ impl Workload {
             tenant: None,
         }
     }
+
+    /// The name of the share of container `number`, counted from 1; the only one has the name of the wish.
+    pub(super) fn share(&self, number: u32) -> Option<ShareName> {
+        match self.count {
+            1 => Some(self.name.clone()),
+            _ => format!("{}-{number}", self.name).parse().ok(),
+        }
+    }
 }
 
 impl Wishes {
@@ -112,6 +120,12 @@ impl Wishes {
             };
             if self.workloads.iter().take(at).any(|other| other.name == one.name) {
                 return Err(wrong(one, "two wishes have this name".to_owned()).hint("give each a name of its own"));
+            }
+            if one.name.as_str() == ShareName::ANY || one.share(Self::MOST).is_none() {
+                return Err(wrong(one, "not a name for shares".to_owned()).hint("write at most 36 letters, not any"));
+            }
+            if one.memory.is_some_and(|memory| memory.mib() == 0) {
+                return Err(wrong(one, "memory is less than 1 MiB".to_owned()).hint("write a size like 7Gi"));
             }
             if let Some(compute) = one.compute.filter(|compute| one.whole_gpu && compute.get() < 100) {
                 let part = format!("compute: {compute}");

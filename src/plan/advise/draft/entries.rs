@@ -1,9 +1,9 @@
 //! The entries of the policy, as text.
 
 use super::super::place::{Instance, Seat, Use};
+use super::super::wishes::Wishes;
 use super::Grant;
 use crate::inventory::{Gpu, HostDevice, MigDevice};
-use std::collections::BTreeMap;
 use tranche_core::types::{MemorySize, Percent, ShareName};
 
 /// The entries of the policy.
@@ -18,7 +18,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub(super) fn add(&mut self, gpu: &Gpu, used: &Use, counts: &BTreeMap<String, u32>, grants: &mut Vec<Grant>) {
+    pub(super) fn add(&mut self, gpu: &Gpu, used: &Use, wishes: &Wishes, grants: &mut Vec<Grant>) {
         let whole = HostDevice { gpu, mig: None };
         match used {
             Use::Free => {}
@@ -31,29 +31,28 @@ impl Entries {
                 self.add_turns("gpu", whole, seats.len());
                 grants.extend(seats.iter().map(|seat| grant(whole, seat, None, true)));
             }
-            Use::Mps(seats) => self.mps(whole, seats, counts, grants),
+            Use::Mps(seats) => self.mps(whole, seats, wishes, grants),
             Use::Mig(instances) => self.instances(gpu, instances, grants),
         }
     }
 
-    fn mps(&mut self, device: HostDevice<'_>, seats: &[Seat], counts: &BTreeMap<String, u32>, grants: &mut Vec<Grant>) {
+    fn mps(&mut self, device: HostDevice<'_>, seats: &[Seat], wishes: &Wishes, grants: &mut Vec<Grant>) {
         // Without ceilings, a bound would hold against nobody.
         let is_bounded = seats.iter().any(|seat| seat.is_bounded);
         let equal = is_bounded.then(|| 100 / u32::try_from(seats.len()).unwrap_or(100).max(1));
         let mut shares = String::new();
         for seat in seats {
             let number = grants.iter().filter(|grant| grant.of == seat.of).count() + 1;
-            let name = match counts.get(&seat.of) {
-                Some(1) => seat.of.clone(),
-                _ => format!("{}-{number}", seat.of),
-            };
+            let one = wishes.workloads.iter().find(|one| one.name.as_str() == seat.of);
+            let name = one.and_then(|one| one.share(u32::try_from(number).ok()?));
+            let Some(name) = name else { continue };
             let compute = seat.compute.or(equal);
             let memory = seat
                 .memory
                 .map_or(String::new(), |mib| format!(", memory: {}", size(mib)));
             let percent = compute.map_or(String::new(), |compute| format!(", compute: {compute}%"));
             shares.push_str(&format!("      - {{name: \"{name}\"{memory}{percent}}}\n"));
-            grants.push(grant(device, seat, name.parse().ok(), false));
+            grants.push(grant(device, seat, Some(name), false));
         }
         let device = device.name();
         self.shares += seats.len();

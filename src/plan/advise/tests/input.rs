@@ -56,6 +56,14 @@ fn what_is_wrong_is_said_in_one_line_with_its_place() {
             "wishes: [{name: a, kind: service}, {name: a, kind: training}]",
             "w.yaml:1:36: a: two wishes have this name",
         ),
+        (
+            "wishes: [{name: any, kind: service}]",
+            "w.yaml:1:10: any: not a name for shares",
+        ),
+        (
+            "wishes: [{name: a123456789b123456789c123456789d12345678, kind: service, count: 2}]",
+            ": not a name for shares",
+        ),
         ("wishes: [{kind: service", "w.yaml:1:"),
     ] {
         let error = line(&read("w.yaml", text).unwrap_err());
