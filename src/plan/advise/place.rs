@@ -5,7 +5,7 @@ mod shares;
 
 use super::machine::{Machine, MachineGpu};
 use super::way::Way;
-use super::wishes::{Latency, Workload};
+use super::wishes::{Latency, Workload, WorkloadKind};
 use crate::mig::WantedInstance;
 use tranche_core::types::{MemorySize, MigProfile};
 
@@ -45,6 +45,9 @@ pub(super) struct Instance {
     /// How many containers share it.
     pub(super) containers: u32,
 }
+
+/// Why a wish for compute gets no turns.
+pub(super) const NO_CEILING: &str = "time-slicing has no ceiling of compute";
 
 /// What the GPUs are used for with the wish as well, in the first variant that is possible.
 ///
@@ -94,6 +97,10 @@ pub(super) fn put(
     let task = Task { one, seat, machine };
     match way {
         _ if one.count < 2 && way.is_for_several() => return Err("it is for several containers".to_owned()),
+        Way::Waiting if one.kind == WorkloadKind::Service => {
+            return Err("a service never ends, so no other one has its turn".to_owned());
+        }
+        Way::Pool if one.compute.is_some() => return Err(NO_CEILING.to_owned()),
         Way::Whole => task.whole(&mut uses, one.count, Use::Whole)?,
         Way::Waiting => task.whole(&mut uses, 1, Use::Waiting)?,
         Way::Mig => task.instances(&mut uses, variant, one.count, 1)?,

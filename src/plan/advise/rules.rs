@@ -44,20 +44,10 @@ impl Basis {
 pub const RULES: &[Rule] = &[
     Rule {
         id: "tenants",
-        when: "`trust: none`, services",
-        applies: |one, all, _| all.trust == Trust::None && one.kind == WorkloadKind::Service,
-        ways: &[Way::Mig, Way::Whole],
-        reason: "tenants do not trust one another, and nothing but MIG or a device of its own holds against a process \
-                 that tries to break out",
-        basis: Basis::Grades,
-    },
-    Rule {
-        id: "tenants-wait",
-        when: "`trust: none`, notebooks and training",
+        when: "`trust: none`",
         applies: |_, all, _| all.trust == Trust::None,
         ways: &[Way::Mig, Way::Whole, Way::Waiting],
-        reason: "tenants do not trust one another, so each has a MIG instance or a device for itself, one after another \
-                 if need be",
+        reason: "nothing but MIG or a device of its own holds against tenants who try to break out",
         basis: Basis::Grades,
     },
     Rule {
@@ -65,23 +55,15 @@ pub const RULES: &[Rule] = &[
         when: "one container in all",
         applies: |_, all, _| all.containers() == 1,
         ways: &[Way::Whole, Way::Mig],
-        reason: "no other container is wished for, so nothing is gained by sharing",
+        reason: "with one container, nothing is gained by sharing",
         basis: Basis::Grades,
     },
     Rule {
         id: "whole-gpu",
-        when: "`wholeGpu: true`, services",
-        applies: |one, _, _| one.whole_gpu && one.kind == WorkloadKind::Service,
-        ways: &[Way::Whole],
-        reason: "a service that wants a whole GPU keeps it for as long as it runs, so it cannot wait for its turn",
-        basis: Basis::Grades,
-    },
-    Rule {
-        id: "whole-gpu-wait",
-        when: "`wholeGpu: true`, notebooks and training",
+        when: "`wholeGpu: true`",
         applies: |one, _, _| one.whole_gpu,
         ways: &[Way::Whole, Way::Waiting],
-        reason: "each wants a whole GPU now and then, so GPUs go to one container at a time, with limits of time",
+        reason: "GPUs go to one container at a time, with limits of time if others wait",
         basis: Basis::Grades,
     },
     Rule {
@@ -89,8 +71,7 @@ pub const RULES: &[Rule] = &[
         when: "`latency: bounded`",
         applies: |one, _, _| one.latency == Latency::Bounded,
         ways: &[Way::Mig, Way::Whole, Way::Mps],
-        reason: "a busy neighbour must not slow it down: MIG divides compute and bandwidth in hardware; under MPS the \
-                 bound is soft",
+        reason: "MIG divides compute and bandwidth in hardware; the bound of MPS is no better than soft",
         basis: Basis::Grades,
     },
     Rule {
@@ -98,7 +79,7 @@ pub const RULES: &[Rule] = &[
         when: "training",
         applies: |one, _, _| one.kind == WorkloadKind::Training,
         ways: &[Way::Whole, Way::Mig, Way::Waiting, Way::Mps, Way::Turns],
-        reason: "training fills a GPU, so a neighbour slows both down; a large MIG instance comes next",
+        reason: "training fills a GPU, so a neighbour slows both down",
         basis: Basis::Talk,
     },
     Rule {
@@ -106,47 +87,39 @@ pub const RULES: &[Rule] = &[
         when: "every GPU is a vGPU",
         applies: |one, _, machine| one.compute.is_none() && machine.is_vgpu(),
         ways: &[Way::Turns, Way::Mps, Way::Whole, Way::Waiting],
-        reason: "a vGPU guest cannot set EXCLUSIVE_PROCESS, so the limits of MPS would be advisory only",
+        reason: "a guest cannot set EXCLUSIVE_PROCESS, so limits of MPS are advisory",
         basis: Basis::Grades,
     },
     Rule {
         id: "sized-service",
-        when: "services with memory or compute",
+        when: "service of known size",
         applies: |one, _, _| is_service(one) && (one.memory.is_some() || one.compute.is_some()),
         ways: &[Way::Mps, Way::Mig, Way::Whole, Way::Turns],
-        reason: "small kernels of several services fill a GPU together under MPS, and each has a limit of its own size",
+        reason: "small kernels of several processes fill a GPU, and each has its own limit",
         basis: Basis::Talk,
     },
     Rule {
         id: "light-service",
-        when: "services of unknown size",
+        when: "other service",
         applies: |one, _, _| is_service(one),
         ways: &[Way::Turns, Way::Mps, Way::Mig, Way::Whole],
-        reason: "without a size there is no limit to set, and at a low rate services lose nothing under time-slicing",
+        reason: "there is no size to limit, and at low rates time-slicing loses nothing",
         basis: Basis::Talk,
     },
     Rule {
         id: "large-notebook",
-        when: "notebooks with more than half of a GPU's memory",
+        when: "notebook with over half of a GPU's memory",
         applies: |one, _, machine| one.memory.is_some_and(|memory| machine.is_more_than_half(memory)),
         ways: &[Way::Whole, Way::Waiting],
-        reason: "two of them do not fit on one GPU, so GPUs go to one container at a time, with limits of time",
-        basis: Basis::Grades,
-    },
-    Rule {
-        id: "notebook-with-compute",
-        when: "notebooks with compute",
-        applies: |one, _, _| one.compute.is_some(),
-        ways: &[Way::Mps, Way::Mig, Way::Whole, Way::Waiting],
-        reason: "time-slicing has no ceiling of compute, and MPS has",
+        reason: "two do not fit on one GPU",
         basis: Basis::Grades,
     },
     Rule {
         id: "notebook",
-        when: "notebooks",
+        when: "other notebook",
         applies: |_, _, _| true,
         ways: &[Way::Turns, Way::Mps, Way::Pool, Way::Mig, Way::Whole, Way::Waiting],
-        reason: "notebooks pause, idle neighbours cost only memory, and all trust one another",
+        reason: "idle neighbours cost only memory, and all trust one another",
         basis: Basis::Talk,
     },
 ];
@@ -164,7 +137,7 @@ pub(super) fn of(one: &Workload, all: &Wishes, machine: &Machine<'_>) -> &'stati
 
 /// The table of the rules, for the documentation.
 pub fn table() -> String {
-    let mut table = String::from("| rule | when | ways, the best first | why | basis |\n|---|---|---|---|---|\n");
+    let mut table = String::from("| rule | applies to | ways, the best first | why | basis |\n|---|---|---|---|---|\n");
     for rule in RULES {
         let ways: Vec<&str> = rule.ways.iter().map(|way| way.as_str()).collect();
         let (id, when, reason, basis) = (rule.id, rule.when, rule.reason, rule.basis);

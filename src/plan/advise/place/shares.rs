@@ -1,7 +1,7 @@
 //! Shares under MPS, and turns, for the containers of a wish.
 
 use super::super::machine::MachineGpu;
-use super::{Seat, Task, Use};
+use super::{NO_CEILING, Seat, Task, Use};
 use tranche_core::text::counted;
 
 /// The most containers on one GPU under MPS (MPS documentation, "Limitations").
@@ -63,7 +63,7 @@ impl Task<'_> {
     /// or, if it is unknown, so many that each has few.
     pub(super) fn turns(&self, uses: &mut [Use], variant: usize) -> Result<(), String> {
         if self.seat.compute.is_some() {
-            return Err("time-slicing has no ceiling of compute".to_owned());
+            return Err(NO_CEILING.to_owned());
         }
         let refusals: Option<Vec<String>> = self.machine.gpus.iter().map(|gpu| gpu.no_turns.clone()).collect();
         if let Some(refused) = refusals.and_then(|all| all.into_iter().next()) {

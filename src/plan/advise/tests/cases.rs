@@ -105,15 +105,13 @@ fn each_case_gets_the_expected_way_by_the_expected_rule() {
 
 /// A rule that no case reaches might as well be wrong.
 #[test]
-fn each_rule_is_chosen_in_a_case_or_in_the_properties() {
+fn each_rule_is_chosen_in_a_case() {
     let cases: Vec<Case> = serde_saphyr::from_str(CASES).unwrap();
-    let mut chosen: Vec<&str> = cases
+    let chosen: Vec<&str> = cases
         .iter()
         .flat_map(|case| case.gets.values())
         .map(|[_, rule]| rule.as_str())
         .collect();
-    // By `a_rule_without_a_case` below.
-    chosen.extend(["whole-gpu", "notebook-with-compute"]);
     for rule in rules::RULES {
         assert!(chosen.contains(&rule.id), "{}", rule.id);
         let is_one_sentence = !rule.reason.contains(". ") && !rule.reason.ends_with('.');
@@ -122,21 +120,18 @@ fn each_rule_is_chosen_in_a_case_or_in_the_properties() {
 }
 
 #[test]
-fn a_rule_without_a_case() {
+fn a_service_does_not_wait() {
     let two = machine("t4x2", None);
-    for (wishes, way, rule) in [
-        (
-            "wishes: [{kind: service, count: 2, wholeGpu: true}]",
-            Way::Whole,
-            "whole-gpu",
-        ),
-        (
-            "wishes: [{kind: notebook, count: 2, compute: 50%}]",
-            Way::Mps,
-            "notebook-with-compute",
-        ),
-    ] {
-        let advice = advised(&two, wishes).unwrap();
-        assert_eq!((advice.choices[0].way, advice.choices[0].rule), (way, rule));
-    }
+    let wish = |kind: &str| {
+        advised(
+            &two,
+            &format!("wishes: [{{name: a, kind: {kind}, count: 3, wholeGpu: true}}]"),
+        )
+    };
+    assert_eq!(wish("notebook").unwrap().choices[0].way, Way::Waiting);
+    let error = line(&wish("service").unwrap_err());
+    assert!(
+        error.contains("dedicated with waiting: a service never ends"),
+        "{error}"
+    );
 }
