@@ -53,12 +53,13 @@ fn the_text_has_at_most_80_columns_and_says_once_that_nothing_was_measured() {
             1,
             "{text}"
         );
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             "(rule notebook; it rests on",
             "Runners-up, and what each gives up:",
-            "The policy:\nversion: v1\n",
+            "The policy: version: v1 sharing:",
         ] {
-            assert!(text.contains(part), "{part}: {text}");
+            assert!(words.contains(part), "{part}: {text}");
         }
         let wide = text.lines().find(|line| line.chars().count() > 80);
         assert_eq!(wide, None);

@@ -71,7 +71,7 @@ pub const RULES: &[Rule] = &[
         when: "`latency: bounded`",
         applies: |one, _, _| one.latency == Latency::Bounded,
         ways: &[Way::Mig, Way::Whole, Way::Mps],
-        reason: "MIG divides compute and bandwidth in hardware; the bound of MPS is no better than soft",
+        reason: "MIG divides compute and bandwidth in hardware; the bound of MPS is soft at best",
         basis: Basis::Grades,
     },
     Rule {
