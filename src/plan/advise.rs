@@ -44,8 +44,7 @@ pub struct Advice {
 /// The advice for `wishes` on the machine of `inventory`. `mig` has its GPUs with MIG, as the driver describes them.
 ///
 /// # Errors
-/// Returns a usage error for an inventory that is not advised about, and an error of [`Kind::Found`] with the reasons
-/// if no policy satisfies the wishes.
+/// Returns an error of [`Kind::Found`] with the reasons if no policy satisfies the wishes.
 pub fn advise(wishes: &Wishes, inventory: &Inventory, mig: &[MigGpu]) -> Result<Advice> {
     let machine = Machine::new(inventory, mig);
     let solver = assign::Solver::new(wishes, &machine);
