@@ -34,8 +34,8 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// Whether one more share fits under MPS. Shares of one GPU all have a limit of memory, or none of them has one; the
-    /// same holds for compute.
+    /// Whether one more share fits under MPS. Shares of one GPU all have a limit of memory, or none of them has one.
+    /// The same holds for compute.
     fn has_room(&self, used: Option<&Use>, gpu: &MachineGpu<'_>) -> bool {
         let seats = match used {
             Some(Use::Free) => &[][..],
