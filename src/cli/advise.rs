@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         advice: &advice,
         measured: None,
     };
-    out::either(args.json, &report, || text::of(&advice, args.write.is_some()))?;
+    out::either(args.json, &report, || text::of(&advice, args.write.as_deref()))?;
     Ok(ExitCode::SUCCESS)
 }
 

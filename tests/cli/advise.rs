@@ -76,6 +76,7 @@ fn what_is_written_passes_policy_check_and_nothing_is_overwritten_unasked() {
     assert_eq!((code, said), (0, format!("{written}: written\n")));
     let policy = fs::read_to_string(&file).unwrap();
     assert!(text.contains(&policy) && !text.contains("advise … --write"), "{text}");
+    assert!(text.contains(&format!("  cp {written} /etc/tranche/config.yaml\n")), "{text}");
     let check = tranche(&["policy", "check", "--inventory", "sim:rtx4090", "--config", written]);
     assert_eq!(check.code, Some(0), "{check:?}");
 
@@ -141,6 +142,11 @@ fn an_exit_code_says_what_was_wrong_in_one_line() {
             2,
             on("sim:t4x2", &[&contradicts]),
             "w.yaml:2:3: a: kind: training and latency: bounded contradict each other",
+        ),
+        (
+            1,
+            on("sim:t4x2", &["/no-such-wishes.yaml"]),
+            "/no-such-wishes.yaml: not found; tranche advise --help has an example",
         ),
         (
             2,

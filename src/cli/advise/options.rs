@@ -1,7 +1,8 @@
 //! Wishes from a file, and one wish from options.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::path::Path;
+use tranche_core::error::Error;
 use tranche_core::types::{MemorySize, Percent};
 use tranche_plan::advise::{self, Latency, Trust, Wishes, Workload, WorkloadKind};
 use tranche_plan::policy::read::text;
@@ -77,5 +78,9 @@ impl WishArgs {
 /// # Errors
 /// Returns an error if the file cannot be read, and the errors of [`advise::read`].
 pub(super) fn read(file: &Path) -> Result<Wishes> {
+    if matches!(file.try_exists(), Ok(false)) {
+        let error = Error::failed(file.display(), "not found");
+        bail!(error.hint("tranche advise --help has an example of such a file, and the options for one wish"));
+    }
     Ok(advise::read(&file.display().to_string(), &text(file)?)?)
 }

@@ -2,6 +2,7 @@
 
 use super::NOT_MEASURED;
 use crate::out::fitted;
+use std::path::Path;
 use tranche_core::text::{counted, some};
 use tranche_plan::advise::{Advice, Choice};
 use tranche_plan::policy::read::DEFAULT_FILE;
@@ -9,8 +10,8 @@ use tranche_plan::policy::read::DEFAULT_FILE;
 /// The width that text is wrapped to.
 const WIDTH: usize = 80;
 
-/// The whole text. `is_written`: the policy was written to a file.
-pub(super) fn of(advice: &Advice, is_written: bool) -> String {
+/// The whole text. `written` is the file to which the policy was written.
+pub(super) fn of(advice: &Advice, written: Option<&Path>) -> String {
     let mut text: String = advice.choices.iter().map(choice).collect();
     if !advice.runners_up.is_empty() {
         text.push_str("Runners-up, and what each gives up:\n");
@@ -25,8 +26,10 @@ pub(super) fn of(advice: &Advice, is_written: bool) -> String {
     }
     text.push_str(&line(NOT_MEASURED));
     text.push_str(&format!("\nThe policy:\n{}\nTo put it into force:\n", advice.policy));
-    if !is_written {
-        text.push_str(&format!("  tranche advise … --write {DEFAULT_FILE}\n"));
+    match written {
+        None => text.push_str(&format!("  tranche advise … --write {DEFAULT_FILE}\n")),
+        Some(file) if file == Path::new(DEFAULT_FILE) => {}
+        Some(file) => text.push_str(&format!("  cp {} {DEFAULT_FILE}\n", file.display())),
     }
     if !advice.mig_layouts.is_empty() {
         let layouts = advice.mig_layouts.iter();
