@@ -169,6 +169,8 @@ impl<'a> Life<'a> {
             Act::KillAt { call } => {
                 self.machine.kill_at(Some(call));
                 self.armed = true;
+                // Also those who have asked already. What is asked from now on is marked when it begins.
+                self.disturb(true);
             }
             Act::Up => self.up(row),
             Act::KillClient { which } => return Ok(self.kill_client(which, row)),
