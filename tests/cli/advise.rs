@@ -76,7 +76,10 @@ fn what_is_written_passes_policy_check_and_nothing_is_overwritten_unasked() {
     assert_eq!((code, said), (0, format!("{written}: written\n")));
     let policy = fs::read_to_string(&file).unwrap();
     assert!(text.contains(&policy) && !text.contains("advise … --write"), "{text}");
-    assert!(text.contains(&format!("  cp {written} /etc/tranche/config.yaml\n")), "{text}");
+    assert!(
+        text.contains(&format!("  cp {written} /etc/tranche/config.yaml\n")),
+        "{text}"
+    );
     let check = tranche(&["policy", "check", "--inventory", "sim:rtx4090", "--config", written]);
     assert_eq!(check.code, Some(0), "{check:?}");
 
