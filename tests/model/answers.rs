@@ -77,6 +77,10 @@ impl Life<'_> {
                 }
                 self.end_container(holder, pending.before);
                 match pending.before {
+                    // Nobody knew, because the broker was killed when it was asked for.
+                    Some(before) if !before.is_sure && refusal(&why) == "has it already" => {
+                        return self.oracle.held(holder, before.what);
+                    }
                     Some(before) => drop(self.oracle.holds.insert(holder.clone(), before)),
                     None => {
                         self.oracle.free(holder);
