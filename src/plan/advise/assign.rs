@@ -139,14 +139,7 @@ fn widen(one: &Workload, machine: &Machine<'_>, uses: &mut [Use]) {
     };
     let count = |uses: &[Use]| uses.iter().filter(own).count();
     for (at, gpu) in machine.gpus.iter().enumerate() {
-        let is_enough = match one.memory {
-            Some(memory) => gpu
-                .gpu
-                .memory
-                .map(MemorySize::mib)
-                .is_some_and(|has| has >= memory.mib()),
-            None => true,
-        };
+        let is_enough = gpu.has_memory(one.memory.map(MemorySize::mib));
         let is_wanted = is_enough && count(uses) + 1 < one.count as usize;
         if let Some(free) = uses.get_mut(at).filter(|used| is_wanted && **used == Use::Free) {
             *free = waiting.clone();

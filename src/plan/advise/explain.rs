@@ -90,14 +90,17 @@ pub(super) fn advice(solver: &Solver<'_>, found: &Found) -> Advice {
                 });
             }
         }
+        let Parts { devices, ask, worth } = parts(found, one.name.as_str());
         choices.push(Choice {
             wish: one.name.to_string(),
             containers: one.count,
             way,
+            devices,
+            ask,
             rule: rule.id,
             reason: rule.reason,
             source: rule.basis.text(),
-            ..parts(found, one.name.as_str())
+            worth,
         });
     }
     notes.extend(warnings(solver, found));
@@ -110,8 +113,14 @@ pub(super) fn advice(solver: &Solver<'_>, found: &Found) -> Advice {
     }
 }
 
-/// What the containers of a wish got, in a choice without its reasons.
-fn parts(found: &Found, name: &str) -> Choice {
+/// What the containers of a wish got: the fields of its choice.
+struct Parts {
+    devices: Vec<String>,
+    ask: Vec<String>,
+    worth: Option<WorthOf>,
+}
+
+fn parts(found: &Found, name: &str) -> Parts {
     let plan = &found.checked.plan;
     let grants = found.draft.grants.iter().zip(&found.checked.granted);
     let own: Vec<(&Grant, &ShareName)> = grants.filter(|(grant, _)| grant.of == name).collect();
@@ -135,17 +144,11 @@ fn parts(found: &Found, name: &str) -> Choice {
             faults: guarantees.faults.grade,
         })
     });
-    Choice {
-        wish: String::new(),
-        containers: 0,
-        way: Way::Whole,
+    Parts {
         devices: described
             .map(|split| format!("{}, {}", split.device, split.product))
             .collect(),
         ask: ask.collect(),
-        rule: "",
-        reason: "",
-        source: "",
         worth,
     }
 }

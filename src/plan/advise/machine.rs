@@ -90,6 +90,11 @@ impl<'a> Machine<'a> {
 }
 
 impl MachineGpu<'_> {
+    /// Whether it has this much memory, in MiB. Any memory is enough for a need that is not known.
+    pub(super) fn has_memory(&self, mib: Option<u64>) -> bool {
+        mib.is_none_or(|mib| self.gpu.memory.is_some_and(|has| has.mib() >= mib))
+    }
+
     pub(super) fn name(&self) -> String {
         HostDevice {
             gpu: self.gpu,

@@ -124,11 +124,8 @@ impl Task<'_> {
 
     /// A GPU each for `count` containers, the smallest that are large enough.
     fn whole(&self, uses: &mut [Use], count: u32, used: fn(Seat) -> Use) -> Result<(), String> {
-        let is_enough = |gpu: &MachineGpu<'_>| match (self.seat.memory, gpu.gpu.memory) {
-            (Some(wished), has) => has.is_some_and(|has| has.mib() >= wished),
-            (None, _) => true,
-        };
-        let mut free: Vec<(usize, &MachineGpu<'_>)> = self.gpus().filter(|(_, gpu)| is_enough(gpu)).collect();
+        let large = self.gpus().filter(|(_, gpu)| gpu.has_memory(self.seat.memory));
+        let mut free: Vec<(usize, &MachineGpu<'_>)> = large.collect();
         let large = free.len();
         free.retain(|(at, _)| uses.get(*at) == Some(&Use::Free));
         free.sort_by_key(|(at, gpu)| (gpu.gpu.is_in_mig_mode(), gpu.gpu.memory, *at));

@@ -50,13 +50,8 @@ impl Task<'_> {
     }
 
     fn memory_fits(&self, seats: &[Seat], gpu: &MachineGpu<'_>) -> bool {
-        let Some(wished) = self.seat.memory else {
-            return true;
-        };
         let used: u64 = seats.iter().filter_map(|seat| seat.memory).sum();
-        gpu.gpu
-            .memory
-            .is_some_and(|has| used.saturating_add(wished) <= has.mib())
+        gpu.has_memory(self.seat.memory.map(|wished| used.saturating_add(wished)))
     }
 
     /// Turns, spread evenly over GPUs that are shared already and over further ones: the fewest that have the memory,
