@@ -37,7 +37,7 @@ mod crun;
 #[path = "support/runner.rs"]
 mod runner;
 
-use asking::{activated, asked, request};
+use asking::{activated, asked, of_the_unit, request};
 use crun::median;
 
 const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
@@ -289,7 +289,5 @@ fn answered(waiting: &[(u32, UnixStream)]) -> usize {
 
 /// The limit of open files that the unit of the broker has.
 fn limit_of_the_unit() -> u32 {
-    let unit = include_str!("../packaging/systemd/tranche-broker.service");
-    let line = unit.lines().find_map(|line| line.strip_prefix("LimitNOFILE="));
-    line.unwrap().parse().unwrap()
+    of_the_unit("LimitNOFILE").next().unwrap().parse().unwrap()
 }

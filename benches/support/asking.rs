@@ -25,16 +25,18 @@ pub(crate) fn activated(inventory: &str, listener: &UnixListener, state_dir: &Pa
         .arg(format!("--spec-dir={}", state_dir.join("cdi").display()))
         .arg(format!("--config={}", policy.display()));
     let socket = OwnedFd::from(listener.try_clone().unwrap());
-    command.env_clear().envs(environment_of_the_unit());
+    command
+        .env_clear()
+        .envs(of_the_unit("Environment").filter_map(|setting| setting.split_once('=')));
     command.stdin(Stdio::from(socket)).stdout(Stdio::null());
     command.spawn().unwrap()
 }
 
-/// What the unit sets.
-fn environment_of_the_unit() -> impl Iterator<Item = (&'static str, &'static str)> {
+/// The values of a key in the broker's unit.
+pub(crate) fn of_the_unit(key: &'static str) -> impl Iterator<Item = &'static str> {
     let unit = include_str!("../../packaging/systemd/tranche-broker.service");
-    let lines = unit.lines().filter_map(|line| line.strip_prefix("Environment="));
-    lines.filter_map(|line| line.split_once('='))
+    let lines = unit.lines().filter_map(|line| line.split_once('='));
+    lines.filter_map(move |(name, value)| (name == key).then_some(value))
 }
 
 /// A connection of the user with this request.
