@@ -2,6 +2,7 @@
 
 use crate::bed::Bed;
 use crate::support::until;
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -297,4 +298,67 @@ fn a_broker_that_is_killed_leaves_what_the_next_call_completes() {
         unprepare(&bed, A);
         until("both are destroyed", || layout(&bed) == "empty");
     }
+}
+
+/// The broker has examined the host for the kubelet, and takes its turn when the instance that was allocated is
+/// destroyed.
+#[test]
+fn the_kubelet_does_not_get_what_was_destroyed_since_the_broker_has_looked() {
+    let claim = json!({"namespace": "lab", "name": "train", "uid": A});
+    let shared = "sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-2g.10gb, replicas: 2}]}}\n";
+    for (door, instances, sharing) in [("dra", "dra-devices", ""), ("device-plugin", "offers", shared)] {
+        let bed = Bed::new("dgx-a100-mig");
+        bed.apply("0:2g.10gb");
+        bed.policy(&format!("version: v1\nkubernetes: {{door: {door}}}\n{sharing}"));
+        assert_eq!(bed.tranche(&["cdi", "refresh"]).code, Some(0));
+        let offered = ask(&bed, instances, json!({})).unwrap().to_string();
+        let (command, mut request) = match door {
+            "dra" => {
+                let device = named(&offered, "gpu-0-mig-");
+                let devices = json!([{"device": device}]);
+                (
+                    "prepare-claim",
+                    json!({"claim": claim, "devices": devices, "asked_at": u64::MAX}),
+                )
+            }
+            _ => {
+                let pod = json!({"namespace": "lab", "name": "train"});
+                (
+                    "reserve",
+                    json!({"pod": pod, "devices": [format!("{}.0", named(&offered, "MIG-"))]}),
+                )
+            }
+        };
+        let path = bed.at("state/ledger/lock");
+        let lock = Flock::lock(fs::File::open(&path).unwrap(), FlockArg::LockExclusive).map_err(|e| e.1);
+        let lock = lock.unwrap();
+        request["command"] = json!(command);
+        let answer = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| bed.ask(&request));
+            until("the broker waits for the ledger", || {
+                let opened = fs::read_dir(format!("/proc/{}/fd", bed.pid()))
+                    .into_iter()
+                    .flatten()
+                    .flatten();
+                opened
+                    .filter_map(|fd| fs::read_link(fd.path()).ok())
+                    .any(|file| file == path)
+            });
+            bed.destroy_by_hand();
+            assert_eq!(bed.tranche(&["cdi", "refresh"]).code, Some(0));
+            drop(lock);
+            asked.join().unwrap()
+        });
+        let refused = answer.expect_err(door);
+        assert!(refused.contains("was destroyed meanwhile"), "{door}: {refused}");
+        let claims: Value = serde_json::from_str(&bed.tranche(&["claim", "list", "--json"]).out).unwrap();
+        assert_eq!(claims, json!([]), "{door}");
+        assert!(!bed.at(&format!("cdi/nvidia.com-resource-claim_{A}.yaml")).exists());
+    }
+}
+
+/// The first word in `text` that begins so.
+fn named(text: &str, prefix: &str) -> String {
+    let found = text.find(prefix).unwrap_or_else(|| panic!("{text}"));
+    text[found..].chars().take_while(|c| *c != '"').collect()
 }

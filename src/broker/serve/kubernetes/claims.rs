@@ -18,6 +18,7 @@ use tranche_core::types::{DeviceKey, HostPath};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, Sharing};
+use tranche_plan::host_file::HostFileSeen;
 use tranche_plan::share::{dra_instance, dra_limits, dra_part};
 use tranche_protocol::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_state::replace::{FileOptions, Prepared};
@@ -35,13 +36,14 @@ const MOST_DEVICES: usize = 32;
 /// was before.
 pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &PrepareClaimRequest) -> Result<Value> {
     check(&request.claim, &request.devices)?;
+    let seen = HostFileSeen::now(commands.state_dir());
     let facts = commands.facts()?;
     // A late call makes no instance.
     drop(lock_ledger(commands, &Claims::open(commands.state_dir())?, request)?);
     let instances = ClaimInstances::make(commands, &facts, &request.claim, &request.devices)?;
     let prepared = instances
         .facts(commands, facts)
-        .and_then(|facts| prepare(commands, &facts, request, &instances.keys));
+        .and_then(|facts| prepare(commands, &facts, &seen, request, &instances.keys));
     if prepared.is_err() {
         instances.give_back(commands);
     }
@@ -68,6 +70,7 @@ fn lock_ledger<'c>(
 fn prepare(
     commands: &Commands<'_>,
     facts: &Facts,
+    seen: &HostFileSeen,
     request: &PrepareClaimRequest,
     instances: &BTreeMap<String, DeviceKey>,
 ) -> Result<Value> {
@@ -75,6 +78,10 @@ fn prepare(
     let parts = parts(facts, claim, &request.devices, instances)?;
     let claims = Claims::open(commands.state_dir())?;
     let locked = lock_ledger(commands, &claims, request)?;
+    let gone = seen.gone(&facts.inventory).about("host", "is not known")?;
+    if let Some(one) = parts.iter().find(|one| gone.contains(&one.part.split.key)) {
+        return Err(Error::failed(one.part.split.device, "was destroyed meanwhile"));
+    }
     // What needs room comes before the reservation, which could not be given up on a full disk.
     let specification = specification(commands, facts, claim, &parts)?;
     let had = locked.books()?;
