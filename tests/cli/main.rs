@@ -28,6 +28,7 @@ mod export;
 mod inventories;
 mod library_examples;
 mod list;
+mod memory_of_shares;
 mod messages;
 mod names;
 mod nvidia_keys;
