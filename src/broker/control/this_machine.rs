@@ -5,6 +5,7 @@ use super::nvml::ResidentDriver;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tranche_core::error::{Context, Result};
+use tranche_core::ledger::STATE_DIR;
 use tranche_core::types::HostPath;
 use tranche_state::planning::PlanOptions;
 
@@ -19,10 +20,16 @@ impl ControlOptions {
             root: at.host.roots.root.clone().unwrap_or_else(|| "/".into()),
             program: std::env::current_exe().about("tranche", "its own path is unknown")?,
             driver: Arc::new(ResidentDriver::new(at.host.discovery.program.clone())),
-            systemctl: systemctl(),
+            systemctl: is_of_the_unit(&at.state_dir).then(systemctl).flatten(),
             nvml_patience: at.host.discovery.deadline,
         })
     }
+}
+
+/// Whether the daemons of the ledger in `state_dir` can be started as units: `tranche-mps@.service` reads the journals of
+/// the usual state directory.
+fn is_of_the_unit(state_dir: &Path) -> bool {
+    state_dir == Path::new(STATE_DIR)
 }
 
 /// systemd's program, if systemd runs here (sd_booted(3)) and has the unit for daemons.
@@ -40,4 +47,15 @@ fn systemctl() -> Option<PathBuf> {
     }
     let programs = ["/usr/bin/systemctl", "/bin/systemctl"].map(PathBuf::from);
     programs.into_iter().find(|program| program.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_starts_no_daemon_of_another_state_directory() {
+        assert!(is_of_the_unit(Path::new("/run/tranche")) && is_of_the_unit(Path::new("/run/tranche/")));
+        assert!(!is_of_the_unit(Path::new("/run/tranche/bench")));
+    }
 }
