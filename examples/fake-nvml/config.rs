@@ -148,6 +148,8 @@ pub(crate) struct Gpu {
     /// Those on MIG devices too. A process that does not exist in the caller's pid namespace is left out.
     #[serde(default)]
     pub(crate) processes: Vec<Process>,
+    /// `{"sm_mhz": 1410, "celsius": 45, "slowed": 4}`, with the bits of nvmlClocksEventReason.
+    pub(crate) clocks: Option<Clocks>,
     /// After this number of calls on this GPU, each call returns `NVML_ERROR_GPU_IS_LOST`.
     pub(crate) lost_after: Option<u32>,
     /// The errors of functions on this device only.
@@ -165,6 +167,16 @@ fn vendor() -> u32 {
 pub(crate) struct Utilization {
     pub(crate) gpu: u32,
     pub(crate) memory: u32,
+}
+
+/// How fast a GPU runs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Clocks {
+    pub(crate) sm_mhz: u32,
+    pub(crate) celsius: u32,
+    /// The bits of nvmlClocksEventReason.
+    pub(crate) slowed: u64,
 }
 
 /// A process that uses the GPU. One that uses it in two ways has two entries.

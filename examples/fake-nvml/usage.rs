@@ -89,6 +89,17 @@ nvml! {
         let utilization = gpu.utilization.as_ref().ok_or(UNSUPPORTED)?;
         put(to, nvmlUtilization_t { gpu: utilization.gpu, memory: utilization.memory })
     }
+    fn nvmlDeviceGetClockInfo(device: nvmlDevice_t, kind: nvmlClockType_t, to: *mut c_uint) |call| {
+        let clocks = call.whole(device)?.1.clocks.as_ref();
+        let clocks = clocks.filter(|_| kind == nvmlClockType_enum_NVML_CLOCK_SM);
+        put(to, clocks.ok_or(UNSUPPORTED)?.sm_mhz)
+    }
+    fn nvmlDeviceGetTemperature(device: nvmlDevice_t, _sensor: nvmlTemperatureSensors_t, to: *mut c_uint) |call| {
+        put(to, call.whole(device)?.1.clocks.as_ref().ok_or(UNSUPPORTED)?.celsius)
+    }
+    fn nvmlDeviceGetCurrentClocksThrottleReasons(device: nvmlDevice_t, to: *mut c_ulonglong) |call| {
+        put(to, call.whole(device)?.1.clocks.as_ref().ok_or(UNSUPPORTED)?.slowed)
+    }
     fn nvmlDeviceGetProcessUtilization(
         device: nvmlDevice_t,
         to: *mut nvmlProcessUtilizationSample_t,

@@ -5,11 +5,13 @@
 //! of life while the library works, and [`Line::End`]. It ends when standard input ends.
 
 mod answer;
+mod clocks;
 mod machine;
 mod question;
 mod usage;
 
 pub use answer::{DriverFacts, GpuFacts, Line, MAX_GPUS, MAX_MIG_DEVICES, MigFacts, NvmlStep};
+pub use clocks::{GpuClocks, Slowed};
 pub use machine::{MachineAnswer, MachineQuestion, NvmlFailure};
 pub use question::Question;
 pub use usage::{GpuUsage, MemoryUsage, MigUsage, ProcessKind, ProcessUsage};

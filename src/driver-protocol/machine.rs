@@ -1,5 +1,6 @@
 //! Questions about single GPUs and changes of them, for the broker.
 
+use crate::clocks::GpuClocks;
 use serde::{Deserialize, Serialize};
 use tranche_core::types::{GpuIndex, GpuUuid};
 use tranche_plan::idle::GpuWork;
@@ -22,6 +23,8 @@ pub enum MachineQuestion {
     Processes(GpuUuid),
     /// Who worked lately on each of these GPUs.
     Work(Vec<GpuUuid>),
+    /// How fast a GPU runs now, and what slows it down.
+    Clocks(GpuUuid),
     /// The PCI ids of all GPUs.
     Models,
     /// All GPUs that have MIG.
@@ -42,6 +45,8 @@ pub enum MachineAnswer {
     Processes(Vec<u32>),
     /// For each GPU that was asked about, who worked, or why that is unknown.
     Work(Vec<Result<GpuWork, String>>),
+    /// How fast a GPU runs.
+    Clocks(GpuClocks),
     /// The limit of a cgroup as NVML reports it, in bytes; `None`: no limit.
     CgroupLimit(Option<u64>),
     /// GPUs with their PCI ids.

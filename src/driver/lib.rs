@@ -5,6 +5,7 @@
 //! warning. What was answered before stays. The program opens no socket, writes no file, and makes no device node.
 //! [`tranche_driver_protocol`] says how it is asked.
 
+mod clocks;
 mod convert;
 mod inventory;
 mod machine;

@@ -2,7 +2,7 @@
 
 use crate::convert::{compute_mode, meaning};
 use crate::sys::nvml::{CgroupLimits, ProcessList, processes};
-use crate::{mig, work};
+use crate::{clocks, mig, work};
 use nvml_wrapper::enum_wrappers::device as wrapper;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
@@ -41,6 +41,7 @@ fn ask(nvml: &Nvml, question: &MachineQuestion) -> Result<MachineAnswer, NvmlErr
             };
             Ok(MachineAnswer::Work(gpus.iter().map(of).collect()))
         }
+        MachineQuestion::Clocks(gpu) => clocks::of(&device(nvml, gpu)?).map(MachineAnswer::Clocks),
         MachineQuestion::Models => mig::models(nvml).map(MachineAnswer::Models),
         MachineQuestion::MigGpus => mig::gpus(nvml).map(|(gpus, problems)| MachineAnswer::MigGpus(gpus, problems)),
         MachineQuestion::MigGpu(gpu) => {

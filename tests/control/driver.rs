@@ -4,10 +4,13 @@ use crate::bed::{Bed, UNEQUAL};
 use crate::support::{programs, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranche_broker::control::MachineControl;
+use tranche_core::types::GpuUuid;
+use tranche_driver_protocol::{GpuClocks, Slowed};
 
 /// A stand-in that writes down each start, with its number, before it becomes the program.
 fn counted(bed: &Bed) -> (PathBuf, PathBuf) {
@@ -46,6 +49,37 @@ fn one_process_answers_all_questions_and_another_one_follows_when_it_is_killed()
     let last = pids(&starts)[1];
     drop(control);
     until("it has ended", || !Path::new(&format!("/proc/{last}")).exists());
+}
+
+#[test]
+fn it_says_how_fast_a_gpu_runs_and_why_not_faster() {
+    let bed = Bed::new(UNEQUAL);
+    let gpu: GpuUuid = bed.uuid().parse().unwrap();
+    let clocks = |value: Value| {
+        bed.host.nvml(|config| config["gpus"][0]["clocks"] = value).unwrap();
+        bed.control().driver().unwrap().nvml.clocks(&gpu).unwrap()
+    };
+    assert_eq!(clocks(Value::Null), GpuClocks::default());
+    // The numbers of nvmlClocksEventReason: 1 is idle, 2 clocks that somebody has set.
+    for (reasons, slowed) in [
+        (1, vec![]),
+        (2, vec![]),
+        (4, vec![Slowed::Power]),
+        (8, vec![Slowed::Other]),
+        (16, vec![Slowed::Other]),
+        (32, vec![Slowed::Heat]),
+        (64, vec![Slowed::Heat]),
+        (128, vec![Slowed::Power]),
+        (4 | 64, vec![Slowed::Power, Slowed::Heat]),
+    ] {
+        let expected = GpuClocks {
+            sm_mhz: Some(1410),
+            celsius: Some(61),
+            slowed: Some(slowed.into_iter().collect()),
+        };
+        let said = clocks(json!({"sm_mhz": 1410, "celsius": 61, "slowed": reasons}));
+        assert_eq!(said, expected, "{reasons}");
+    }
 }
 
 #[test]

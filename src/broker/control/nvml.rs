@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tranche_core::types::{GpuIndex, GpuUuid};
-use tranche_driver_protocol::{MachineAnswer, MachineQuestion};
+use tranche_driver_protocol::{GpuClocks, MachineAnswer, MachineQuestion};
 use tranche_plan::idle::GpuWork;
 use tranche_plan::inventory::ComputeMode;
 use tranche_plan::mig::{MigChange, MigGpu, PciModel};
@@ -68,6 +68,17 @@ impl Nvml {
     pub fn work(&self, gpus: &[GpuUuid]) -> Result<Vec<Result<GpuWork, String>>, NvmlFailure> {
         match self.ask(&MachineQuestion::Work(gpus.to_vec()))? {
             MachineAnswer::Work(work) if work.len() == gpus.len() => Ok(work),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// How fast a GPU runs now, and what slows it down.
+    ///
+    /// # Errors
+    /// Returns why NVML did not say it.
+    pub fn clocks(&self, gpu: &GpuUuid) -> Result<GpuClocks, NvmlFailure> {
+        match self.ask(&MachineQuestion::Clocks(gpu.clone()))? {
+            MachineAnswer::Clocks(clocks) => Ok(clocks),
             other => Err(unexpected(&other)),
         }
     }
