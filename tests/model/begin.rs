@@ -71,6 +71,11 @@ impl Life<'_> {
     }
 
     pub(crate) fn drain(&mut self, gpu: u8, out: bool, row: &'static str) {
+        // No two of one GPU are on the way at the same time.
+        let holder = Holder::OutOfService(gpu);
+        if self.is_pending(&holder) {
+            return;
+        }
         let device = gpu.to_string();
         let verb = if out { "drain" } else { "undrain" };
         let request = Request::program(
@@ -82,11 +87,7 @@ impl Life<'_> {
         } else {
             Purpose::Undrain(gpu)
         };
-        // No two of one GPU are on the way at the same time.
-        let holder = Holder::OutOfService(gpu);
-        if !self.is_pending(&holder) {
-            self.begin(row, holder, What::Any, purpose, 0, request);
-        }
+        self.begin(row, holder, What::Any, purpose, 0, request);
     }
 
     pub(crate) fn begin_make(&mut self, row: &'static str, holder: Holder, what: What, wait: u8, request: Request) {
