@@ -1,7 +1,7 @@
 //! Results as one SVG: the latency of each cell, and the slowdown by neighbour. It is readable on light and on dark
 //! paper, and a colour never says what a word does not.
 
-use crate::cell::Neighbour;
+use crate::cell::{Cell, Neighbour};
 use crate::measured::Figures;
 use crate::results::Results;
 use crate::way::Way;
@@ -13,13 +13,15 @@ const WIDTH: f64 = 800.0;
 const LEFT: f64 = 200.0;
 const RIGHT: f64 = 716.0;
 /// The height of a row.
-const ROW: f64 = 18.0;
+const ROW: f64 = 16.0;
+/// From this slowdown on, the colour is the darkest.
+const DARKEST: f64 = 30.0;
 
 /// Colours for both kinds of paper, which people without one kind of cone can tell apart as well (Okabe and Ito, "Color
 /// Universal Design", 2008), a little lighter.
 const STYLE: &str = "<style>\
     .paper{fill:#fff}.text{fill:#1f2328}.dim{fill:#636c76}.grid{stroke:#d8dee4}.line{stroke:#8c959f}\
-    .solo{fill:#8c959f}.turns{fill:#e69f00}.free{fill:#d55e00}.mps{fill:#0b8fc7}.mig{fill:#009e73}.both{fill:#b5599a}\
+    .solo{fill:#8c959f}.turns{fill:#e69f00}.free{fill:#d55e00}.mps{fill:#0b8fc7}.mig{fill:#009e73}.both{fill:#b5599a}.heat{fill:#e8710a}\
     @media (prefers-color-scheme:dark){.paper{fill:#0d1117}.text{fill:#e6edf3}.dim{fill:#9198a1}.grid{stroke:#2d333b}\
     .line{stroke:#656c76}}</style>";
 
@@ -54,19 +56,11 @@ pub fn picture(results: &Results) -> String {
         })
         .collect();
     page.panel(
-        "Latency in ms: bar from the median to the 99th percentile, line to the longest",
+        "Latency in ms: bar from the median to the 99th percentile (the number), line to the longest",
         &ways,
     );
 
-    let by_neighbour = |neighbour: &Neighbour| {
-        let shared = measured().filter(|one| one.cell.neighbour == *neighbour && one.cell.way != Way::Solo);
-        (format!("beside {neighbour}"), shared.filter_map(slowdown).collect())
-    };
-    let neighbours: Vec<(String, Vec<Row>)> = Neighbour::ALL.iter().map(by_neighbour).collect();
-    page.panel(
-        "Slowdown of the 99th percentile: multiples of a process alone",
-        &neighbours,
-    );
+    page.matrix(results);
 
     let height = page.y + 16.0;
     let body = page.body;
@@ -98,17 +92,6 @@ fn latency(one: &Figures) -> Option<Row> {
         bar: (p50, p99),
         line: (p50, max),
         value: format!("{p99:.1}{}", mark(one)),
-    })
-}
-
-fn slowdown(one: &Figures) -> Option<Row> {
-    let factor = one.slowdown_p99?;
-    Some(Row {
-        label: format!("{}{}", one.cell.way, load(one)),
-        class: class(one.cell.way),
-        bar: (factor.median.min(1.0), factor.median.max(1.0)),
-        line: (factor.least, factor.most),
-        value: format!("{:.2}x{}", factor.median, mark(one)),
     })
 }
 
@@ -183,6 +166,74 @@ impl Page {
                 self.row(&scale, row);
             }
         }
+    }
+
+    /// How much slower the process gets: a row for each neighbour, a column for each way. The more, the darker.
+    fn matrix(&mut self, results: &Results) {
+        let ways: Vec<Way> = results
+            .ways
+            .iter()
+            .map(|one| one.way)
+            .filter(|way| *way != Way::Solo)
+            .collect();
+        self.y += 36.0;
+        self.text(
+            16.0,
+            "text",
+            " font-size=\"14\"",
+            "Slowdown: the 99th percentile as a multiple of that of a process alone",
+        );
+        self.y += 24.0;
+        let width = ((RIGHT + 68.0 - LEFT) / ways.len() as f64).min(86.0);
+        let x = |at: usize| LEFT + (at as f64 + 0.5) * width;
+        for (at, way) in ways.iter().enumerate() {
+            self.text(
+                x(at),
+                "text",
+                " text-anchor=\"middle\" font-weight=\"bold\"",
+                &way.to_string(),
+            );
+        }
+        for neighbour in Neighbour::ALL {
+            let cell = |way: &Way| {
+                let (way, neighbour) = (*way, *neighbour);
+                results.cell(Cell {
+                    way,
+                    neighbour,
+                    load: 50,
+                })
+            };
+            if ways.iter().all(|way| cell(way).is_none()) {
+                continue;
+            }
+            self.y += 26.0;
+            self.text(
+                LEFT - 8.0,
+                "text",
+                " text-anchor=\"end\"",
+                &format!("beside {neighbour}"),
+            );
+            for (at, one) in ways.iter().map(cell).enumerate() {
+                let factor = one.and_then(|one| one.slowdown_p99).map(|factor| factor.median);
+                let (left, top, wide) = (x(at) - width / 2.0 + 1.0, self.y - 17.0, width - 2.0);
+                let heat = factor.map_or(0.0, |factor| (factor.ln() / DARKEST.ln()).clamp(0.03, 1.0) * 0.8);
+                let _ = writeln!(
+                    self.body,
+                    "<rect class=\"heat\" fill-opacity=\"{heat:.2}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"24\"/>"
+                );
+                let value = match (factor, one) {
+                    (Some(factor), Some(one)) if mark(one).is_empty() => format!("{factor:.2}x"),
+                    (Some(factor), _) => format!("{factor:.2}x *"),
+                    (None, Some(one)) if one.died_after_ms.is_some() => "ended".to_owned(),
+                    (None, Some(_)) => "failed".to_owned(),
+                    (_, None) => "-".to_owned(),
+                };
+                self.text(x(at), "text", " text-anchor=\"middle\" font-size=\"11\"", &value);
+            }
+        }
+        self.y += 26.0;
+        let notes = "ended: by the fault of the neighbour; * the GPU was throttled, or requests were late";
+        self.text(16.0, "dim", " font-size=\"11\"", notes);
     }
 
     fn row(&mut self, scale: &Scale, row: &Row) {

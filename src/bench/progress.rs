@@ -1,6 +1,6 @@
 //! What a person sees while a run goes on.
 
-use crate::cell::Agenda;
+use crate::cell::{Agenda, clock};
 
 /// The line for the cell with this number, counted from 0, `seconds` after its beginning:
 /// `cell 3 of 12, mps-50-50 beside hog-dram: 0:41 left`. What is left is the time of the whole run; it never rises while
@@ -15,15 +15,6 @@ pub fn progress(agenda: &Agenda, cell: usize, seconds: u32) -> String {
     format!("cell {number} of {count}, {now}: {} left", clock(u64::from(left)))
 }
 
-/// `0:41`, `12:05`, `1:02:03`
-pub(crate) fn clock(seconds: u64) -> String {
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    match hours {
-        0 => format!("{minutes}:{seconds:02}"),
-        hours => format!("{hours}:{minutes:02}:{seconds:02}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,11 +24,11 @@ mod tests {
     #[test]
     fn the_line_says_where_the_run_is_and_for_how_long_it_goes_on() {
         let agenda = Agenda::new(&["mps-50-50".parse().unwrap()], Length::SHORT);
-        let line = progress(&agenda, 2, 3);
-        assert!(line.starts_with("cell 3 of "), "{line}");
-        assert!(
-            line.contains(", mps-50-50 beside hog-sm at 10 %: ") || line.contains(", mps-50-50 beside "),
-            "{line}"
+        let neighbours: Vec<String> = agenda.cells.iter().map(ToString::to_string).collect();
+        assert_eq!(neighbours.len(), 21, "{neighbours:?}");
+        assert_eq!(
+            progress(&agenda, 6, 3),
+            "cell 7 of 21, mps-50-50 beside hog-dram at 10 %: 3:12 left"
         );
         let last = agenda.cells.len() - 1;
         assert!(

@@ -162,7 +162,7 @@ fn the_end_by_a_neighbours_fault_is_measured_and_any_other_is_an_error() {
         code: 715,
         name: "X".into(),
     };
-    let measured = Measured::of(WINDOW, &[1], &[failed.clone()], &[faulted], &[]).unwrap();
+    let measured = Measured::of(WINDOW, &[1], std::slice::from_ref(&failed), &[faulted], &[]).unwrap();
     assert_eq!(
         (measured.died_after, measured.has_faulted, measured.service.is_none()),
         (Some(12_000_000), true, true)

@@ -2,7 +2,7 @@
 
 use super::{Split, Way};
 use std::collections::BTreeSet;
-use tranche_core::error::{Kind, Result, line};
+use tranche_core::error::{Error, Kind, Result, line, parts};
 use tranche_core::types::{
     ComputeInstanceId, Device, DeviceSelector, GpuInstanceId, Interval, MemorySize, MigIndex, Percent, ShareName,
 };
@@ -51,6 +51,28 @@ pub struct Seat {
     pub guarantees: Guarantees,
 }
 
+/// What each way of [`Way::ALL`] needs on a device, as [`setup`] says it, and the ways that are not possible, with the
+/// reason.
+///
+/// # Errors
+/// Returns a usage error if the device is unknown.
+pub fn setups(
+    device: &str,
+    inventory: &Inventory,
+    mig: &[MigGpu],
+    allowed: Allowed,
+) -> Result<(Vec<Setup>, Vec<(Way, String)>)> {
+    let (mut possible, mut refused) = (Vec::new(), Vec::new());
+    for way in Way::ALL {
+        match setup(way, device, inventory, mig, allowed) {
+            Ok(setup) => possible.push(setup),
+            Err(error) if error.kind() == Kind::Found => refused.push((way, parts(&error).1)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((possible, refused))
+}
+
 /// What `way` needs on the device with this UUID: a GPU, or an instance of MIG. `mig` has the GPUs with MIG as the
 /// driver describes them.
 ///
@@ -60,7 +82,7 @@ pub struct Seat {
 pub fn setup(way: Way, device: &str, inventory: &Inventory, mig: &[MigGpu], allowed: Allowed) -> Result<Setup> {
     let selector: DeviceSelector = device.parse()?;
     let device = inventory.catalogue().get(&selector)?;
-    let refused = |why: String| tranche_core::error::Error::new(Kind::Found, way, why);
+    let refused = |why: String| Error::new(Kind::Found, way, why);
     if let Some(why) = mode_refuses(way, device.gpu) {
         return Err(refused(why));
     }
@@ -82,14 +104,13 @@ pub fn setup(way: Way, device: &str, inventory: &Inventory, mig: &[MigGpu], allo
             .collect(),
         false => catalogue.all().filter(|one| one.key() == device.key()).collect(),
     };
-    // Drivers before 470 have no limits of memory under MPS: the planner refuses a policy with them.
-    let (with, without) = (
-        policy(way, &devices, true, allowed),
-        policy(way, &devices, false, allowed),
-    );
-    let planned = planned(&with, &future).map(|plan| (with, plan));
-    let planned = planned.or_else(|why| planned_without(without, &future).map_err(|_| why));
-    let (policy, plan) = planned.map_err(refused)?;
+    let try_policy = |has_memory| {
+        let text = policy(way, &devices, has_memory, allowed);
+        planned(&text, &future).map(|plan| (text, plan))
+    };
+    // MPS of old drivers has no limits of memory, and the planner refuses a policy with them.
+    let tried = try_policy(true).or_else(|why| try_policy(false).map_err(|_| why));
+    let (policy, plan) = tried.map_err(refused)?;
     let seats = seats(way, &plan, &devices);
     Ok(Setup {
         way,
@@ -97,10 +118,6 @@ pub fn setup(way: Way, device: &str, inventory: &Inventory, mig: &[MigGpu], allo
         policy,
         seats,
     })
-}
-
-fn planned_without(text: String, inventory: &Inventory) -> Result<(String, Plan), String> {
-    planned(&text, inventory).map(|plan| (text, plan))
 }
 
 /// Why the compute mode of the GPU does not let the way's processes run. tranche changes it for MPS alone.
