@@ -25,10 +25,10 @@ mod tests {
     fn the_line_says_where_the_run_is_and_for_how_long_it_goes_on() {
         let agenda = Agenda::new(&["mps-50-50".parse().unwrap()], Length::SHORT);
         let neighbours: Vec<String> = agenda.cells.iter().map(ToString::to_string).collect();
-        assert_eq!(neighbours.len(), 21, "{neighbours:?}");
+        assert_eq!(neighbours.len(), 22, "{neighbours:?}");
         assert_eq!(
             progress(&agenda, 6, 3),
-            "cell 7 of 21, mps-50-50 beside hog-dram at 10 %: 3:12 left"
+            "cell 7 of 22, mps-50-50 beside hog-dram at 10 %: 3:25 left"
         );
         let last = agenda.cells.len() - 1;
         assert!(
