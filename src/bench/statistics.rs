@@ -103,6 +103,14 @@ mod tests {
         let double = spread.over(Spread::of([1.0]).unwrap()).unwrap();
         assert_eq!((double.least, double.most), (1.0, 3.0));
         assert_eq!(spread.over(Spread::of([0.0, 1.0]).unwrap()), None);
+        for (other, overlaps) in [
+            ([2.5, 9.0], true),
+            ([0.0, 1.0], true),
+            ([3.1, 4.0], false),
+            ([0.1, 0.9], false),
+        ] {
+            assert_eq!(spread.overlaps(Spread::of(other).unwrap()), overlaps, "{other:?}");
+        }
     }
 
     #[test]

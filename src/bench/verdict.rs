@@ -30,7 +30,7 @@ tranche_core::types::serde_as_text!(Outcome);
 pub struct Verdict {
     /// What it is about.
     pub of: Dimension,
-    /// How well it holds, as the plan says.
+    /// How well it holds against a container whose user is not root on the host, as the plan says.
     pub promised: Grade,
     /// What became of it.
     pub outcome: Outcome,

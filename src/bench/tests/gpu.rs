@@ -36,7 +36,15 @@ pub(super) struct Cheats {
     pub(super) throttled: bool,
 }
 
-/// By which factor a request takes longer on an honest GPU.
+/// By which factor a request takes longer in a way than alone, on an honest GPU: a ceiling costs.
+fn base(way: Way) -> f64 {
+    match way {
+        Way::Mps(_) | Way::MpsInMig => 1.15,
+        _ => 1.0,
+    }
+}
+
+/// By which factor more it takes beside a neighbour.
 fn factor(way: Way, neighbour: Neighbour) -> f64 {
     match (way, neighbour) {
         (_, Neighbour::Idle | Neighbour::Greedy | Neighbour::Fault) => 1.0,
@@ -152,7 +160,7 @@ fn measured(setup: &Setup, neighbour: Neighbour, cheats: Cheats) -> Result<Vec<M
     }
     let window = length().window();
     let slow = cheats.slow.filter(|(beside, _)| *beside == neighbour);
-    let by = factor(setup.way, neighbour).max(slow.map_or(1.0, |(_, by)| by));
+    let by = base(setup.way) * factor(setup.way, neighbour).max(slow.map_or(1.0, |(_, by)| by));
     let one = |repeat: u64| {
         // Requests of one kind do not all take the same time.
         let time = |began: u64| (REQUEST as f64 * by * (1.0 + (began / 1000 % 40) as f64 / 1000.0)) as u64;
