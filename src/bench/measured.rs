@@ -11,13 +11,15 @@ use crate::event::Event;
 use crate::schedule::Window;
 use crate::statistics::{Spread, jain, weighted_speed_up};
 use serde::{Deserialize, Serialize};
-use tranche_core::error::{Error, Result};
+use tranche_core::error::Result;
 
 /// One measurement of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// How the first process served; `None` if the fault of its neighbour ended it.
+    /// How the first process served; `None` if an error of CUDA ended it.
     pub service: Option<Service>,
+    /// That error.
+    pub error: Option<String>,
     /// How much of its work the neighbour did in a second, in its own units.
     pub neighbour_rate: Option<f64>,
     /// The bytes that a greedy neighbour got.
@@ -34,8 +36,8 @@ impl Measured {
     /// From what the two processes printed and what NVML said meanwhile. `arrivals` were given to the first process.
     ///
     /// # Errors
-    /// Returns an error if the first process failed though no neighbour had a fault, or if it does not account for each of
-    /// its requests: a figure without those that took long would be better than the truth.
+    /// Returns an error if the first process does not account for each of its requests: a figure without those that took
+    /// long would be better than the truth.
     pub fn of(
         window: Window,
         arrivals: &[u64],
@@ -48,15 +50,10 @@ impl Measured {
             _ => None,
         });
         let failed = serve.iter().find_map(|event| match event {
-            Event::Error { at, call, name, .. } => Some((*at, call, name)),
+            Event::Error { at, call, name, .. } => Some((*at, format!("{call}: {name}"))),
             _ => None,
         });
-        let died_after = match (failed, faulted) {
-            (Some((_, call, name)), None) => return Err(Error::failed("serve", format!("{call} failed: {name}"))),
-            (Some((at, ..)), Some(faulted)) => Some(at.saturating_sub(faulted)),
-            (None, _) => None,
-        };
-        let service = match died_after {
+        let service = match failed {
             Some(_) => None,
             None => Some(Service::of(window, arrivals, serve)?),
         };
@@ -69,7 +66,10 @@ impl Measured {
             neighbour_rate: rate(window, neighbour),
             allocated: allocated.max(),
             has_faulted: faulted.is_some(),
-            died_after,
+            died_after: faulted
+                .zip(failed.as_ref())
+                .map(|(faulted, (at, _))| at.saturating_sub(faulted)),
+            error: failed.map(|(_, error)| error),
             clocks: Clocks::of(samples),
         })
     }
@@ -100,8 +100,10 @@ fn rate(window: Window, events: &[Event]) -> Option<f64> {
 pub struct Figures {
     /// The cell.
     pub cell: Cell,
-    /// Why there are no figures.
+    /// Why there are no figures: the cell could not be measured, or was interrupted.
     pub failed: Option<String>,
+    /// The error of CUDA that ended the first process.
+    pub error: Option<String>,
     /// How many requests counted, in all measurements together.
     pub requests: u64,
     /// How many of them were not begun before the end.
@@ -185,6 +187,7 @@ impl Figures {
         Self {
             cell,
             failed,
+            error: all.iter().find_map(|one| one.error.clone()),
             requests: sum(Service::requests),
             late: sum(Service::late),
             p50_ms: spread(all, p50),

@@ -224,7 +224,7 @@ impl Page {
                 let value = match (factor, one) {
                     (Some(factor), Some(one)) if mark(one).is_empty() => format!("{factor:.2}x"),
                     (Some(factor), _) => format!("{factor:.2}x *"),
-                    (None, Some(one)) if one.died_after_ms.is_some() => "ended".to_owned(),
+                    (None, Some(one)) if one.error.is_some() => "ended".to_owned(),
                     (None, Some(_)) => "failed".to_owned(),
                     (_, None) => "-".to_owned(),
                 };
@@ -232,7 +232,7 @@ impl Page {
             }
         }
         self.y += 26.0;
-        let notes = "ended: by the fault of the neighbour; * the GPU was throttled, or requests were late";
+        let notes = "ended: by an error of CUDA, such as the fault of the neighbour; * the GPU was throttled, or requests were late";
         self.text(16.0, "dim", " font-size=\"11\"", notes);
     }
 

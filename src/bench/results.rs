@@ -4,7 +4,7 @@ use crate::cell::{Cell, Length, Neighbour};
 use crate::measured::{Figures, Measured, Others};
 use crate::statistics::Spread;
 use crate::verdict::{Seen, Verdict, verdicts};
-use crate::way::{Seat, Setup, Way};
+use crate::way::{RefusedWay, Seat, Setup, Way};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tranche_core::error::{Context, Error, Result};
@@ -63,7 +63,7 @@ pub struct Recorded {
     /// The measurements of each cell, or why there are none.
     pub cells: Vec<(Cell, Result<Vec<Measured>, String>)>,
     /// The ways that were not possible, and why.
-    pub refused: Vec<(Way, String)>,
+    pub refused: Vec<RefusedWay>,
     /// The cells that the run had no time for.
     pub left_out: Vec<Cell>,
     /// What was not as before when the run was over.
@@ -123,16 +123,6 @@ pub struct Results {
     pub left_out: Vec<Cell>,
     /// What was not as before when the run was over.
     pub leftovers: Vec<String>,
-}
-
-/// A way that was not possible.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RefusedWay {
-    /// The way.
-    pub way: Way,
-    /// Why.
-    pub why: String,
 }
 
 /// A way that was measured.
@@ -205,11 +195,7 @@ impl Results {
             request_ms: run.request_ns as f64 / 1e6,
             ways,
             cells,
-            refused: run
-                .refused
-                .into_iter()
-                .map(|(way, why)| RefusedWay { way, why })
-                .collect(),
+            refused: run.refused,
             left_out: run.left_out,
             leftovers: run.leftovers,
         }

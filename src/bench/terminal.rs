@@ -71,8 +71,10 @@ fn table(cells: &[Figures]) -> String {
 fn marks(one: &Figures) -> (String, Vec<String>) {
     let reasons: Vec<&str> = one.clocks.throttled.iter().map(|why| why.as_str()).collect();
     let late = format!("{} of {} requests not begun before the end", one.late, one.requests);
-    let ended = one.died_after_ms;
-    let ended = ended.map(|after| format!("ended {:.1} ms after the neighbour's fault", after.median));
+    let ended = one.error.as_ref().map(|error| match one.died_after_ms {
+        Some(after) => format!("ended {:.1} ms after the neighbour's fault: {error}", after.median),
+        None => format!("ended: {error}"),
+    });
     let all = [
         (
             "t",

@@ -131,8 +131,8 @@ impl<'s> Seen<'s> {
     /// limit is that of the neighbour for both.
     fn memory(self) -> Option<Sign> {
         let cell = self.beside(Neighbour::Greedy)?;
-        if let Some(why) = &cell.failed {
-            return Some((false, format!("failed beside greedy: {why}")));
+        if let Some(error) = &cell.error {
+            return Some((false, format!("ended beside greedy: {error}")));
         }
         let got = MemorySize::from_bytes(cell.allocated?);
         let greedy = match self.is_first {
@@ -197,7 +197,7 @@ impl<'s> Seen<'s> {
                 false,
                 format!("ended {:.1} ms after the neighbour's fault", after.median),
             ),
-            None => (cell.failed.is_none(), "went on after the neighbour's fault".to_owned()),
+            None => (cell.error.is_none(), "went on after the neighbour's fault".to_owned()),
         })
     }
 }

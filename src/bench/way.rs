@@ -3,7 +3,7 @@
 
 mod setup;
 
-pub use setup::{Allowed, Seat, Setup, setup, setups};
+pub use setup::{Allowed, RefusedWay, Seat, Setup, setup, setups};
 
 use std::fmt;
 use tranche_core::error::Error;

@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::measured::{Measured, Sample};
 use crate::results::{Daemon, Host, Recorded, RecordedWay, Results};
 use crate::schedule::{arrivals, mean_gap};
-use crate::way::{Allowed, Setup, Way, setup};
+use crate::way::{Allowed, RefusedWay, Setup, Way, setup};
 use std::collections::BTreeMap;
 use tranche_core::types::MemorySize;
 use tranche_plan::mig::described;
@@ -141,10 +141,10 @@ pub(super) fn run(cheats: Cheats) -> Recorded {
         alone: BTreeMap::new(),
         ways: ways.collect(),
         cells,
-        refused: vec![(
-            "ts2-short".parse().unwrap(),
-            "changes the length of turns of the whole GPU, which --change-modes allows".into(),
-        )],
+        refused: vec![RefusedWay {
+            way: "ts2-short".parse().unwrap(),
+            why: "changes the length of turns of the whole GPU, which --change-modes allows".into(),
+        }],
         left_out: Vec::new(),
         leftovers: Vec::new(),
     }
@@ -155,9 +155,6 @@ pub(super) fn results(cheats: Cheats) -> Results {
 }
 
 fn measured(setup: &Setup, neighbour: Neighbour, cheats: Cheats) -> Result<Vec<Measured>, String> {
-    if cheats.starves && neighbour == Neighbour::Greedy {
-        return Err("cuMemAlloc_v2 failed: CUDA_ERROR_OUT_OF_MEMORY".into());
-    }
     let window = length().window();
     let slow = cheats.slow.filter(|(beside, _)| *beside == neighbour);
     let by = base(setup.way) * factor(setup.way, neighbour).max(slow.map_or(1.0, |(_, by)| by));
@@ -169,6 +166,14 @@ fn measured(setup: &Setup, neighbour: Neighbour, cheats: Cheats) -> Result<Vec<M
         let beside = match neighbour {
             Neighbour::Idle => Vec::new(),
             Neighbour::Greedy => {
+                if cheats.starves {
+                    serve = vec![Event::Error {
+                        at: 5_000_000_000,
+                        call: "cuMemAlloc_v2".into(),
+                        code: 2,
+                        name: "CUDA_ERROR_OUT_OF_MEMORY".into(),
+                    }];
+                }
                 let limit = setup.seats[1].memory.filter(|_| !cheats.memory);
                 let bytes = limit.unwrap_or(MemorySize::from_mib(143_000)).bytes() / (2 << 20) * (2 << 20);
                 vec![Event::Allocated { bytes, blocks: 7 }]

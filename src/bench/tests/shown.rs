@@ -49,7 +49,7 @@ fn hostile_names_are_only_text() {
     run.host.product = name.into();
     run.host.driver = name.into();
     run.cells[3].1 = Err(name.into());
-    run.refused[0].1 = name.into();
+    run.refused[0].why = name.into();
     run.leftovers = vec![format!("{name}{}", "long ".repeat(100))];
     let results = Results::new(run);
     let picture = picture(&results);

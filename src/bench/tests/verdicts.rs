@@ -172,6 +172,13 @@ fn what_is_not_measured_is_not_said_to_hold() {
             .iter_mut()
             .for_each(|one| one.has_faulted = false);
     }
+    for (_, measured) in run
+        .cells
+        .iter_mut()
+        .filter(|(cell, _)| cell.neighbour == Neighbour::Greedy)
+    {
+        *measured = Err("interrupted".into());
+    }
     run.ways.iter_mut().for_each(|way| way.sms.clear());
     let open = with(&Results::new(run), Outcome::NotMeasured);
     assert!(

@@ -1,6 +1,7 @@
 //! What a way needs on a device of this machine: the policy, the layout, and the two shares that the planner makes.
 
 use super::{Split, Way};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use tranche_core::error::{Error, Kind, Result, line, parts};
 use tranche_core::types::{
@@ -34,6 +35,16 @@ pub struct Setup {
     pub seats: Vec<Seat>,
 }
 
+/// A way that was not possible.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefusedWay {
+    /// The way.
+    pub way: Way,
+    /// Why.
+    pub why: String,
+}
+
 /// A share, and what it promises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
@@ -61,12 +72,15 @@ pub fn setups(
     inventory: &Inventory,
     mig: &[MigGpu],
     allowed: Allowed,
-) -> Result<(Vec<Setup>, Vec<(Way, String)>)> {
+) -> Result<(Vec<Setup>, Vec<RefusedWay>)> {
     let (mut possible, mut refused) = (Vec::new(), Vec::new());
     for way in Way::ALL {
         match setup(way, device, inventory, mig, allowed) {
             Ok(setup) => possible.push(setup),
-            Err(error) if error.kind() == Kind::Found => refused.push((way, parts(&error).1)),
+            Err(error) if error.kind() == Kind::Found => refused.push(RefusedWay {
+                way,
+                why: parts(&error).1,
+            }),
             Err(error) => return Err(error),
         }
     }

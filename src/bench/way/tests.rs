@@ -234,7 +234,7 @@ fn the_ways_of_a_machine_are_those_it_can_and_those_it_cannot() {
     let (possible, refused) = setups(&uuid(&t4, 0), &t4, &[], NOTHING).unwrap();
     let names: Vec<String> = possible.iter().map(|setup| setup.way.to_string()).collect();
     assert_eq!(names.join(" "), "solo ts2 mps2 mps-50-50 mps-80-20");
-    let refused: Vec<String> = refused.iter().map(|(way, why)| format!("{way}: {why}")).collect();
+    let refused: Vec<String> = refused.iter().map(|one| format!("{}: {}", one.way, one.why)).collect();
     assert_eq!(refused.len(), 4);
     assert_eq!(refused[2], "mig-2: gpu 0 cannot be divided by MIG");
     assert!(setups("GPU-00000000-ffff", &t4, &[], ALL).is_err());
