@@ -8,8 +8,8 @@
 #                   make test where that can be reached)
 # make test-mig-exact   compares the planner of MIG with a list of all states, for a large sample of wishes (seconds,
 #                   after a release build of tranche-plan)
-# make bless        writes the expected output of tests anew (cdi-specs, src/plan/sim, tests/data/doctor, the matrix of
-#                   docs/reference/support.md, docs/maintaining/tested.md); read the difference
+# make bless        writes the expected output of tests anew (cdi-specs, src/plan/sim, tests/data/doctor, src/bench/tests, the
+#                   matrix of docs/reference/support.md, docs/maintaining/tested.md); read the difference
 # make attack       runs only the attack suite, and prints its table
 # make attack-long SECONDS=60   the same; each race runs for this many seconds
 # make model SECONDS=3600   tries everything at once at random: root, users, pods, a broker that is killed, full disks, boots;
@@ -189,6 +189,7 @@ test-real-driver: rust
 bless:
 	TRANCHE_BLESS=1 $(CARGO) test --quiet --test discovery built_in_inventories
 	TRANCHE_BLESS=1 $(CARGO) test --quiet --test specs golden
+	TRANCHE_BLESS=1 $(CARGO) test --quiet -p tranche-bench --lib is_the_one_that_is_kept
 	TRANCHE_BLESS=1 $(CARGO) test --quiet --test cli each_test_host_gets_the_page_that_is_kept
 	TRANCHE_BLESS=1 $(CARGO) test --quiet --test cli the_support_matrix_is_the_page_that_is_kept
 

@@ -120,6 +120,25 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "bench",
+        &[
+            ("way", ""),
+            ("statistics", ""),
+            ("schedule", ""),
+            ("cell", "schedule way"),
+            ("progress", "cell"),
+            ("event", "schedule"),
+            ("measured", "cell event schedule statistics"),
+            ("verdict", "cell measured statistics way"),
+            ("results", "cell measured statistics verdict way"),
+            ("terminal", "cell measured results statistics verdict"),
+            ("picture", "cell measured results way"),
+            ("compare", "cell results statistics terminal"),
+            ("sweep", "statistics terminal way"),
+            ("latency", "statistics"),
+        ],
+    ),
+    (
         "inspect",
         &[
             ("engine_config", ""),

@@ -32,23 +32,20 @@ impl Grade {
     }
 }
 
-/// What a guarantee is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dimension {
-    /// Device memory.
-    Memory,
-    /// Multiprocessors.
-    Compute,
-    /// Memory bandwidth.
-    Bandwidth,
-    /// What a crash of a neighbour does.
-    Faults,
+tranche_core::types::words! {
+    /// What a guarantee is about.
+    pub enum Dimension: "guarantee" {
+        /// Device memory.
+        Memory = "memory",
+        /// Multiprocessors.
+        Compute = "compute",
+        /// Memory bandwidth.
+        Bandwidth = "bandwidth",
+        /// What a crash of a neighbour does.
+        Faults = "faults",
+    }
 }
-
-#[cfg(test)]
-impl Dimension {
-    pub(super) const ALL: [Self; 4] = [Self::Memory, Self::Compute, Self::Bandwidth, Self::Faults];
-}
+tranche_core::types::serde_as_text!(Dimension);
 
 /// One guarantee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +77,18 @@ pub struct Guarantees {
     pub faults: Guarantee,
     /// Mechanisms that would do better and that are not in use, each with the reason or with what it needs.
     pub not_available: Vec<String>,
+}
+
+impl Guarantees {
+    /// The guarantee in one dimension.
+    pub fn of(&self, dimension: Dimension) -> &Guarantee {
+        match dimension {
+            Dimension::Memory => &self.memory,
+            Dimension::Compute => &self.compute,
+            Dimension::Bandwidth => &self.bandwidth,
+            Dimension::Faults => &self.faults,
+        }
+    }
 }
 
 /// What a limit of memory is worth on a GPU that has none of its own, such as GB10: its memory is the processor's, and

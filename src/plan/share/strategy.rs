@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn every_rule_has_a_reason_and_a_source() {
         for method in methods() {
-            for dimension in Dimension::ALL {
+            for dimension in Dimension::ALL.iter().copied() {
                 for limited in [true, false] {
                     let rule = method.rules().guarantee(dimension, limited);
                     assert!(
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn between_shares_only_the_cgroups_memory_is_hard_and_not_measured() {
         for method in methods().iter().filter(|method| !method.is_whole()) {
-            for dimension in Dimension::ALL {
+            for dimension in Dimension::ALL.iter().copied() {
                 let rule = method.rules().guarantee(dimension, true);
                 let by_cgroup = matches!(method, Method::Mps(mps) if mps.memory == MemoryLimitBy::Cgroup);
                 let is_hard = by_cgroup && dimension == Dimension::Memory;
