@@ -35,8 +35,8 @@ tranche_core::types::serde_as_text!(Neighbour);
 pub struct Cell {
     /// How the device is shared.
     pub way: Way,
-    /// What the second process does. It comes before the load, so that a fault is the last cell of its way: under MPS the
-    /// daemon has to be started again afterwards.
+    /// What the second process does. It comes before the load, so that a fault is the last cell of its way: under MPS
+    /// the daemon has to be started again afterwards.
     pub neighbour: Neighbour,
     /// How many requests the first process gets: percent of what it can serve when it has the device for itself.
     pub load: u32,
@@ -65,8 +65,8 @@ impl Cell {
         cells
     }
 
-    /// A smaller number is measured before a larger one. What the verdicts need comes first, and a load comes after what
-    /// it is compared with: the first process alone.
+    /// A smaller number is measured before a larger one. What the verdicts need comes first, and a load comes after
+    /// what it is compared with: the first process alone.
     fn importance(self) -> usize {
         const ORDER: [(Neighbour, u32); 13] = [
             (Neighbour::Idle, 50),

@@ -200,8 +200,8 @@ impl Reader {
     /// The events of the lines that end in `bytes`.
     ///
     /// # Errors
-    /// Returns an error for a line that is too long, not an event, or not possible, for too many lines, and for one after
-    /// the last. The process should be ended then.
+    /// Returns an error for a line that is too long, not an event, or not possible, for too many lines, and for one
+    /// after the last. The process should be ended then.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {

@@ -49,8 +49,8 @@ impl FigureRule {
     }
 }
 
-/// The figure that stands for all latencies of a run, in milliseconds: the 99th percentile; of fewer than a hundred, the
-/// largest. `None` if there is no figure.
+/// The figure that stands for all latencies of a run, in milliseconds: the 99th percentile; of fewer than a hundred,
+/// the largest. `None` if there is no figure.
 pub fn latency_of_run(figures: &[f64]) -> Option<f64> {
     let mut all: Vec<u64> = figures.iter().map(|figure| (figure * 1e6) as u64).collect();
     all.sort_unstable();

@@ -36,8 +36,8 @@ impl Measured {
     /// From what the two processes printed and what NVML said meanwhile. `arrivals` were given to the first process.
     ///
     /// # Errors
-    /// Returns an error if the first process does not account for each of its requests: a figure without those that took
-    /// long would be better than the truth.
+    /// Returns an error if the first process does not account for each of its requests: a figure without those that
+    /// took long would be better than the truth.
     pub fn of(
         window: Window,
         arrivals: &[u64],

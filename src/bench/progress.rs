@@ -2,9 +2,9 @@
 
 use crate::cell::{Agenda, clock};
 
-/// The line for the cell with this number, counted from 0, `seconds` after its beginning:
-/// `cell 3 of 12, mps-50-50 beside hog-dram: 0:41 left`. What is left is the time of the whole run; it never rises while
-/// the cells take as long as they should.
+/// The line for the cell with this number, counted from 0, `seconds` after its beginning: `cell 3 of 12, mps-50-50
+/// beside hog-dram: 0:41 left`. What is left is the time of the whole run; it never rises while the cells take as long
+/// as they should.
 pub fn progress(agenda: &Agenda, cell: usize, seconds: u32) -> String {
     let Some(now) = agenda.cells.get(cell) else {
         return "all cells are measured".to_owned();

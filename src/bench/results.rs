@@ -56,7 +56,8 @@ pub struct Recorded {
     pub seed: u64,
     /// How long a request takes alone, in nanoseconds.
     pub request_ns: u64,
-    /// The work of each neighbour in a second when it has the device for itself, in its own units, where it was measured.
+    /// The work of each neighbour in a second when it has the device for itself, in its own units, where it was
+    /// measured.
     pub alone: BTreeMap<Neighbour, f64>,
     /// The ways, in the order of the run.
     pub ways: Vec<RecordedWay>,

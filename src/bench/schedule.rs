@@ -65,9 +65,9 @@ pub fn arrivals(seed: u64, mean_gap: u64, until: u64) -> Result<Vec<u64>> {
     }
 }
 
-/// A number of the exponential distribution with mean 1, by von Neumann's method ("Various techniques used in connection
-/// with random digits", 1951): it compares and adds, so that every processor computes the same number. A logarithm may
-/// differ in its last bit.
+/// A number of the exponential distribution with mean 1, by von Neumann's method ("Various techniques used in
+/// connection with random digits", 1951): it compares and adds, so that every processor computes the same number. A
+/// logarithm may differ in its last bit.
 fn exponential(rng: &mut Rng) -> f64 {
     let mut whole = 0.0;
     loop {
@@ -93,8 +93,8 @@ pub fn mean_gap(service: u64, load_percent: u32) -> u64 {
     service.saturating_mul(100) / u64::from(load_percent.max(1))
 }
 
-/// What `tranche-load serve` reads: the requests, then when it begins and ends, by `CLOCK_MONOTONIC` in nanoseconds. For
-/// every other role `arrivals` is empty.
+/// What `tranche-load serve` reads: the requests, then when it begins and ends, by `CLOCK_MONOTONIC` in nanoseconds.
+/// For every other role `arrivals` is empty.
 pub fn input(arrivals: &[u64], begin: u64, end: u64) -> String {
     let mut text: String = arrivals.iter().map(|at| format!("at {at}\n")).collect();
     text.push_str(&format!("start {begin} {end}\n"));

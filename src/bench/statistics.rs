@@ -71,8 +71,8 @@ pub fn jain(parts: &[f64]) -> Option<f64> {
     index.is_finite().then(|| rounded(index))
 }
 
-/// The weighted speed-up (Snavely and Tullsen, "Symbiotic jobscheduling", 2000): the sum of what each has in the company
-/// of the others, as a part of what it has alone. Above 1, sharing does more work than turns.
+/// The weighted speed-up (Snavely and Tullsen, "Symbiotic jobscheduling", 2000): the sum of what each has in the
+/// company of the others, as a part of what it has alone. Above 1, sharing does more work than turns.
 pub fn weighted_speed_up(parts: &[f64]) -> Option<f64> {
     let sum = parts.iter().sum::<f64>();
     (!parts.is_empty() && sum.is_finite()).then(|| rounded(sum))

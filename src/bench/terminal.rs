@@ -90,8 +90,8 @@ fn marks(one: &Figures) -> (String, Vec<String>) {
     (marks.concat(), lines)
 }
 
-/// The 99th percentiles beside the neighbours that differ most, as bars. The scale is logarithmic, because cells differ by
-/// orders of magnitude.
+/// The 99th percentiles beside the neighbours that differ most, as bars. The scale is logarithmic, because cells differ
+/// by orders of magnitude.
 fn plot(cells: &[Figures]) -> String {
     let is_shown = |one: &&Figures| {
         let neighbours = [Neighbour::Idle, Neighbour::HogSm, Neighbour::HogDram];

@@ -55,8 +55,8 @@ impl fmt::Display for Split {
 }
 
 impl Way {
-    /// The ways that `tranche bench` compares, in the order in which it sets them up: MIG comes last, because a change of
-    /// the layout takes longest.
+    /// The ways that `tranche bench` compares, in the order in which it sets them up: MIG comes last, because a change
+    /// of the layout takes longest.
     pub const ALL: [Self; 9] = [
         Self::Solo,
         Self::TimeSlicing(Interval::Default),

@@ -8,8 +8,8 @@ use tranche_core::error::{Error, Result};
 /// How the requests of one measurement were served.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Service {
-    /// The latency of each request that counts, in nanoseconds from its intended arrival, in rising order. A late request
-    /// has the time that it had waited at the end.
+    /// The latency of each request that counts, in nanoseconds from its intended arrival, in rising order. A late
+    /// request has the time that it had waited at the end.
     latencies: Vec<u64>,
     /// The same without late requests.
     served: Vec<u64>,

@@ -12,7 +12,8 @@ const WINDOW: Window = Window {
     end: 306_000_000_000,
 };
 
-/// What a server prints that serves one request after the other. `service` says how long one takes that begins at a time.
+/// What a server prints that serves one request after the other. `service` says how long one takes that begins at a
+/// time.
 pub(crate) fn served(arrivals: &[u64], end: u64, service: impl Fn(u64) -> u64) -> Vec<Event> {
     let mut free = 0;
     let one = |intended: &u64| {

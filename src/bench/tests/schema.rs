@@ -14,8 +14,8 @@ fn schema() -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// What of `value` does not conform to `schema`. Of JSON Schema, it knows the words that our schema uses, and fails for any
-/// other one.
+/// What of `value` does not conform to `schema`. Of JSON Schema, it knows the words that our schema uses, and fails for
+/// any other one.
 fn wrong(value: &Value, schema: &Value, root: &Value, at: &str) -> Vec<String> {
     let mut found = Vec::new();
     let words = schema.as_object().unwrap();

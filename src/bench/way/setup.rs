@@ -91,8 +91,8 @@ pub fn setups(
 /// driver describes them.
 ///
 /// # Errors
-/// Returns an error of [`Kind::Found`] with the reason if the way is not possible on this machine, or not allowed, and a
-/// usage error if the device is unknown.
+/// Returns an error of [`Kind::Found`] with the reason if the way is not possible on this machine, or not allowed, and
+/// a usage error if the device is unknown.
 pub fn setup(way: Way, device: &str, inventory: &Inventory, mig: &[MigGpu], allowed: Allowed) -> Result<Setup> {
     let selector: DeviceSelector = device.parse()?;
     let device = inventory.catalogue().get(&selector)?;
