@@ -75,8 +75,8 @@ impl Measured {
     }
 }
 
-/// The units of work in a second. A piece that is partly in the window counts in part.
-fn rate(window: Window, events: &[Event]) -> Option<f64> {
+/// The units of work in a second; `None` if none was done. A piece that is partly in the window counts in part.
+pub fn rate(window: Window, events: &[Event]) -> Option<f64> {
     let mut units = None;
     for event in events {
         if let Event::Finished {

@@ -2,6 +2,7 @@
 //! result. Nothing in the library uses this module.
 
 mod advise;
+mod bench;
 mod broker;
 mod cdi;
 mod claim;
@@ -72,6 +73,7 @@ enum Verb {
     Policy(policy::Verb),
     Plan(plan::Args),
     Advise(Box<advise::Args>),
+    Bench(Box<bench::Args>),
     /// Reserve shares for a container that starts later; list and release claims
     #[command(subcommand)]
     Claim(claim::Verb),
@@ -201,6 +203,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Policy(policy::Verb::Diff(args)) => policy::diff(&args),
         Verb::Plan(args) => plan::run(&args),
         Verb::Advise(args) => advise::run(&args),
+        Verb::Bench(args) => bench::run(&args),
         Verb::Claim(verb) => claim::run(&verb),
         Verb::Status(args) => status::run(&args),
         Verb::Drain(args) => drain::drain(&args),

@@ -17,14 +17,14 @@ tranche_core::types::words! {
 tranche_core::types::serde_as_text!(Throttle);
 
 /// What NVML said once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
     /// The clock of the multiprocessors in MHz.
     pub clock_mhz: u32,
     /// Temperature in degrees Celsius.
     pub celsius: u32,
-    /// `nvmlDeviceGetCurrentClocksThrottleReasons`, bit by bit.
-    pub reasons: u64,
+    /// Why the GPU is slower than it can be.
+    pub throttled: BTreeSet<Throttle>,
 }
 
 /// The same over a measurement.
@@ -47,7 +47,7 @@ impl Clocks {
             least_mhz: Some(sample.clock_mhz),
             most_mhz: Some(sample.clock_mhz),
             most_celsius: Some(sample.celsius),
-            throttled: reasons(sample.reasons),
+            throttled: sample.throttled.clone(),
         };
         samples.iter().map(one).fold(Self::default(), |all, one| all.with(&one))
     }
@@ -63,41 +63,23 @@ impl Clocks {
     }
 }
 
-/// Of NVML's bits (nvml.h, `nvmlClocksThrottleReason*`) those that a person did not choose. A GPU that idles, or whose
-/// clocks were set, is not throttled.
-fn reasons(bits: u64) -> BTreeSet<Throttle> {
-    const BITS: [(u64, Throttle); 5] = [
-        (0x04, Throttle::Power),
-        (0x08, Throttle::Hardware),
-        (0x20, Throttle::Heat),
-        (0x40, Throttle::Heat),
-        (0x80, Throttle::Power),
-    ];
-    BITS.into_iter()
-        .filter(|(bit, _)| bits & bit != 0)
-        .map(|(_, why)| why)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_what_nobody_chose_is_throttling() {
-        let sample = |clock_mhz, reasons| Sample {
+    fn the_extremes_of_all_samples_and_every_reason_count() {
+        let sample = |clock_mhz, throttled: &[Throttle]| Sample {
             clock_mhz,
             celsius: clock_mhz / 20,
-            reasons,
+            throttled: throttled.iter().copied().collect(),
         };
-        let clocks = Clocks::of(&[sample(1980, 0x1 | 0x2 | 0x10 | 0x100), sample(1200, 0x4)]);
+        let clocks = Clocks::of(&[sample(1980, &[]), sample(1200, &[Throttle::Power])]);
         assert_eq!(
             (clocks.least_mhz, clocks.most_mhz, clocks.most_celsius),
             (Some(1200), Some(1980), Some(99))
         );
         assert_eq!(clocks.throttled, [Throttle::Power].into());
-        assert_eq!(reasons(0x40 | 0x8), [Throttle::Heat, Throttle::Hardware].into());
-        assert_eq!(reasons(0x113), [].into());
         assert_eq!(Clocks::of(&[]), Clocks::default());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cell::{Cell, Length, Neighbour};
 use crate::event::Event;
-use crate::measured::{Measured, Sample};
+use crate::measured::{Measured, Sample, Throttle};
 use crate::results::{Daemon, Host, Recorded, RecordedWay, Results};
 use crate::schedule::{arrivals, mean_gap};
 use crate::way::{Allowed, RefusedWay, Setup, Way, setup};
@@ -202,7 +202,7 @@ fn measured(setup: &Setup, neighbour: Neighbour, cheats: Cheats) -> Result<Vec<M
         let sample = Sample {
             clock_mhz: 1980,
             celsius: 61,
-            reasons: if cheats.throttled { 4 } else { 0 },
+            throttled: cheats.throttled.then_some(Throttle::Power).into_iter().collect(),
         };
         Measured::of(window, &arrivals, &serve, &beside, &[sample]).map_err(|error| error.to_string())
     };

@@ -1,0 +1,193 @@
+//! `tranche bench`: measures how processes that share a device fare, beside what the plan promises of each share.
+
+mod compare;
+mod guard;
+
+use super::look::LookArgs;
+use super::out;
+use super::place::{HostArgs, StateArgs};
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::UNIX_EPOCH;
+use tranche_bench::cell::Length;
+use tranche_bench::picture::picture;
+use tranche_bench::results::Results;
+use tranche_bench::terminal::report;
+use tranche_bench::way::{Allowed, Way};
+use tranche_core::error::Error;
+use tranche_core::text::utc;
+use tranche_measure::guard::restore;
+use tranche_measure::guarded::Guarded;
+use tranche_measure::run::{Run, RunOptions};
+use tranche_state::held::root_only;
+use tranche_state::planning::PlanOptions;
+use tranche_state::{replace, stop};
+
+/// Measure how processes that share DEVICE fare: latency, throughput, memory and faults, beside what the plan promises
+///
+/// The device is held while it is measured, and is then as it was. A short run takes at most five minutes; it may be
+/// ended at any time. docs/explanation/guarantees.md says what the figures mean.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    // Options without a heading of their own come first: clap would show them below the heading of those before them.
+    /// The device: 0, 0:1, GPU-… or MIG-…
+    #[arg(value_name = "DEVICE", required = true)]
+    device: Option<String>,
+    /// Measure each cell three times for 30 seconds, an hour in all
+    #[arg(long)]
+    full: bool,
+    /// Measure only this way of sharing, beside a process alone: ts2, mps2, mps-50-50, mps-80-20. May be repeated
+    #[arg(long = "way", value_name = "WAY")]
+    ways: Vec<Way>,
+    /// Set compute modes and lengths of turns for as long as it takes
+    #[arg(long)]
+    change_modes: bool,
+    /// Write the results to FILE as well (JSON)
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    output: Option<PathBuf>,
+    /// Draw the results to FILE (SVG)
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    svg: Option<PathBuf>,
+    /// Words about the machine for the results, such as its model. They have no name of it otherwise
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    machine: String,
+    /// The seed of the times at which requests arrive
+    #[arg(long, value_name = "NUMBER", default_value = "1", hide = true)]
+    seed: u64,
+    /// Seconds for which each cell is measured, for tests
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    seconds: Option<u32>,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    look: LookArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Compare(compare::Args),
+    /// Put back what a run has left that was killed together with its guard
+    Restore(RestoreArgs),
+    #[command(hide = true)]
+    Guard(guard::Args),
+}
+
+#[derive(Debug, clap::Args)]
+struct RestoreArgs {
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    look: LookArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    match &args.verb {
+        Some(Verb::Compare(args)) => compare::run(args),
+        Some(Verb::Guard(args)) => guard::run(args),
+        Some(Verb::Restore(args)) => {
+            let text = match restore(&options(&args.state, &args.host, &args.look))? {
+                true => "put back\n",
+                false => "there is nothing to put back\n",
+            };
+            out::result(text)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None => measure(args),
+    }
+}
+
+fn options(state: &StateArgs, host: &HostArgs, look: &LookArgs) -> PlanOptions {
+    PlanOptions {
+        state_dir: state.state_dir.clone(),
+        host: host.options(look),
+        ..PlanOptions::default()
+    }
+}
+
+fn measure(args: &Args) -> Result<ExitCode> {
+    let at = options(&args.state, &args.host, &args.look);
+    root_only::check(&at.state_dir)?;
+    for file in [&args.output, &args.svg].into_iter().flatten() {
+        refuse_directory(file)?;
+    }
+    // Before any thread is started.
+    let stop = stop::signals("tranche bench")?;
+    let run = Run::new(RunOptions {
+        at: at.clone(),
+        device: args.device.clone().unwrap_or_default(),
+        allowed: Allowed {
+            modes: args.change_modes,
+            layout: false,
+        },
+        length: length(args),
+        ways: args.ways.clone(),
+        machine: args.machine.clone(),
+        date: today(),
+        seed: args.seed,
+    })?;
+    out::note(run.text().trim_end());
+    let Some(mut guarded) = Guarded::start(&guard::words(&at, run.device()))? else {
+        // The guard has said why.
+        return Ok(ExitCode::FAILURE);
+    };
+    let measured = run.run(&guarded, std::os::fd::AsFd::as_fd(&stop), &mut |line| out::note(line));
+    let put_back = guarded.end();
+    let results = measured?;
+    if let Some(file) = &args.output {
+        replace::write(file, &results.text()?)?;
+    }
+    if let Some(file) = &args.svg {
+        replace::write(file, &picture(&results))?;
+    }
+    out::either(args.json, &results, || report(&results))?;
+    put_back?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn length(args: &Args) -> Length {
+    let length = match args.full {
+        true => Length::FULL,
+        false => Length::SHORT,
+    };
+    match args.seconds {
+        Some(measure_s) => Length {
+            measure_s,
+            warm_up_s: 0,
+            ..length
+        },
+        None => length,
+    }
+}
+
+fn refuse_directory(file: &Path) -> Result<()> {
+    match file.is_dir() {
+        true => bail!(Error::usage(file.display(), "is a directory").hint("name a file in it")),
+        false => Ok(()),
+    }
+}
+
+/// The day, as 2026-11-28.
+fn today() -> String {
+    let now = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+    utc(now).chars().take(10).collect()
+}
+
+/// Reads a file of results.
+fn read(file: &Path) -> Result<Results> {
+    let text = tranche_core::bounded::regular_file(file)
+        .and_then(|open| tranche_core::bounded::read(open, tranche_bench::results::MOST_BYTES))
+        .map_err(|error| Error::failed(file.display(), "cannot be read").from_source(error))?;
+    let text = String::from_utf8(text).map_err(|_| Error::failed(file.display(), "is not UTF-8 text"))?;
+    Ok(Results::read(&file.display().to_string(), &text)?)
+}

@@ -1,0 +1,23 @@
+//! Runs what `tranche bench` measures on this machine, and puts everything back. What the figures mean is in
+//! [`tranche_bench`].
+//!
+//! ```text
+//! tranche bench ──▶ guard (holds the device, is the broker of the room, puts back)
+//!       └─ for each cell ─▶ tranche run --share … ─▶ tranche-load
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`room`] | the directory with a ledger, a policy and a broker of its own |
+//! | [`guard`](mod@guard) | the process that holds the device, and puts everything back |
+//! | [`guarded`] | the guard, as the process that measures sees it |
+//! | [`run`](mod@run) | runs the cells |
+
+mod clock;
+pub mod guard;
+pub mod guarded;
+mod load;
+mod machine;
+pub mod room;
+pub mod run;
+mod tenant;

@@ -1,0 +1,358 @@
+//! Runs the cells of an agenda, one after another.
+
+use crate::guarded::Guarded;
+use crate::machine::Measurable;
+use crate::room::Room;
+use crate::tenant::{Launch, Tenant};
+use crate::{clock, load};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::Command;
+use std::time::Duration;
+use tranche_bench::cell::{Agenda, Cell, Length, Neighbour};
+use tranche_bench::event::{Event, Ready};
+use tranche_bench::measured::{Measured, Sample};
+use tranche_bench::progress::progress;
+use tranche_bench::results::{Recorded, RecordedWay, Results};
+use tranche_bench::schedule::{Window, arrivals, input, mean_gap};
+use tranche_bench::way::{Allowed, RefusedWay, Seat, Setup, Way, setups};
+use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::own_programs;
+use tranche_core::types::{DeviceKey, ShareName};
+use tranche_state::planning::PlanOptions;
+
+/// How long after the line that tells them all processes begin.
+const LEAD: u64 = 200_000_000;
+
+/// How often the sensors are read, and how often it is looked whether somebody ended the run.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How long processes may take after the end of a cell: requests that were begun are completed.
+const AFTER: u64 = 30_000_000_000;
+
+/// For how long each neighbour works alone.
+const ALONE: Length = Length {
+    measure_s: 1,
+    warm_up_s: 1,
+    repeats: 1,
+    most_s: 3,
+};
+
+/// What is measured, and how.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// The machine.
+    pub at: PlanOptions,
+    /// The device, as a person names it.
+    pub device: String,
+    /// What may be changed for a while.
+    pub allowed: Allowed,
+    /// How thoroughly.
+    pub length: Length,
+    /// Only these ways; empty for all that are possible.
+    pub ways: Vec<Way>,
+    /// The machine in words that a person chose.
+    pub machine: String,
+    /// The day.
+    pub date: String,
+    /// The seed of the requests.
+    pub seed: u64,
+}
+
+/// A run that can begin. Nothing was changed yet.
+pub struct Run {
+    options: RunOptions,
+    device: Measurable,
+    room: Room,
+    setups: Vec<Setup>,
+    refused: Vec<RefusedWay>,
+    agenda: Agenda,
+}
+
+impl Run {
+    /// Looks at the machine.
+    ///
+    /// # Errors
+    /// Returns why nothing can be measured: the device is unknown or in use, or no way of sharing it is possible.
+    pub fn new(options: RunOptions) -> Result<Self> {
+        let device = Measurable::find(&options.at, &options.device)?;
+        let (mut possible, mut refused) = setups(&device.uuid, &device.facts.inventory, &[], options.allowed)?;
+        let is_asked = |way: Way| options.ways.is_empty() || way == Way::Solo || options.ways.contains(&way);
+        possible.retain(|setup| is_asked(setup.way));
+        refused.retain(|one| is_asked(one.way));
+        let ways: Vec<Way> = possible.iter().map(|setup| setup.way).collect();
+        if !ways.contains(&Way::Solo) {
+            let why = refused.first().map_or_else(String::new, |one| one.why.clone());
+            return Err(Error::failed(&options.device, format!("cannot be measured: {why}")));
+        }
+        Ok(Self {
+            room: Room::of(&options.at),
+            agenda: Agenda::new(&ways, options.length),
+            device,
+            setups: possible,
+            refused,
+            options,
+        })
+    }
+
+    /// The device's key in the ledger.
+    pub fn device(&self) -> &DeviceKey {
+        &self.device.key
+    }
+
+    /// What a person reads before the run.
+    pub fn text(&self) -> String {
+        let mut text = self.agenda.text();
+        for RefusedWay { way, why } in &self.refused {
+            text.push_str(&format!("not measured: {way}: {why}\n"));
+        }
+        text
+    }
+
+    /// Measures. `say` gets a line about each cell when it begins. It ends early when `stop` can be read.
+    ///
+    /// # Errors
+    /// Returns why nothing could be measured. A cell that fails has no figures, and the reason.
+    pub fn run(&self, _guarded: &Guarded, stop: BorrowedFd<'_>, say: &mut dyn FnMut(&str)) -> Result<Results> {
+        let alone = self.setup(Way::Solo)?;
+        self.room.set_policy(&alone.policy)?;
+        let seat = alone.seats.first().ok_or_else(|| self.failed("has no share"))?;
+        say("calibration");
+        let calibrated = self.calibrate(seat)?;
+        let mut recorded = Recorded {
+            program: tranche_core::types::PROGRAM_VERSION.to_string(),
+            date: self.options.date.clone(),
+            host: self.device.host(&self.options.machine, Some(calibrated.ready.sms))?,
+            length: self.options.length,
+            seed: self.options.seed,
+            request_ns: calibrated.request_ns,
+            alone: self.neighbours_alone(seat, &calibrated, stop)?,
+            ways: Vec::new(),
+            cells: Vec::new(),
+            refused: self.refused.clone(),
+            left_out: self.agenda.left_out.clone(),
+            leftovers: Vec::new(),
+        };
+        for (number, cell) in self.agenda.cells.iter().enumerate() {
+            let setup = self.setup(cell.way)?;
+            if recorded.ways.last().is_none_or(|way: &RecordedWay| way.setup.way != cell.way) {
+                self.room.set_policy(&setup.policy)?;
+                recorded.ways.push(self.look_at(setup)?);
+            }
+            say(&progress(&self.agenda, number, 0));
+            let mut measured = Ok(Vec::new());
+            for repeat in 0..self.options.length.repeats {
+                let seed = self.options.seed.wrapping_add(u64::from(repeat));
+                let (one, context) = match self.measure(setup, *cell, &calibrated, seed, stop) {
+                    Ok(one) => one,
+                    Err(Ended::ByPerson(error)) => return Err(error),
+                    Err(Ended::ByFailure(error)) => {
+                        measured = Err(line(&error));
+                        break;
+                    }
+                };
+                if let Some(way) = recorded.ways.last_mut() {
+                    way.context_ns.extend(context);
+                }
+                if let Ok(all) = measured.as_mut() {
+                    all.push(one);
+                }
+            }
+            recorded.cells.push((*cell, measured));
+        }
+        Ok(Results::new(recorded))
+    }
+
+    fn setup(&self, way: Way) -> Result<&Setup> {
+        let found = self.setups.iter().find(|setup| setup.way == way);
+        found.ok_or_else(|| self.failed("is not set up"))
+    }
+
+    fn failed(&self, what: &str) -> Error {
+        Error::failed(&self.options.device, what)
+    }
+
+    /// How many iterations a request has.
+    fn calibrate(&self, seat: &Seat) -> Result<Calibrated> {
+        let mut tenant = Tenant::start(self, seat, &load::once("calibrate"))?;
+        let ready = tenant.ready()?;
+        let until = clock::now()?.saturating_add(AFTER);
+        let events = tenant.events(until)?;
+        let found = events.iter().find_map(|event| match event {
+            Event::Calibrated { fma, request_ns } => Some((*fma, *request_ns)),
+            _ => None,
+        });
+        let (fma, request_ns) = found.ok_or_else(|| failed_call("calibrate", &events))?;
+        Ok(Calibrated { fma, request_ns, ready })
+    }
+
+    /// What each neighbour does in a second when it has the device for itself.
+    fn neighbours_alone(
+        &self,
+        seat: &Seat,
+        calibrated: &Calibrated,
+        stop: BorrowedFd<'_>,
+    ) -> Result<BTreeMap<Neighbour, f64>> {
+        let mut rates = BTreeMap::new();
+        for neighbour in [Neighbour::HogSm, Neighbour::HogDram, Neighbour::HogL2, Neighbour::HogPcie] {
+            let words = load::neighbour(neighbour, calibrated.fma, &calibrated.ready, ALONE.most_s);
+            let mut tenant = match words {
+                Some(words) => Tenant::start(self, seat, &words)?,
+                None => continue,
+            };
+            tenant.ready()?;
+            let window = ALONE.window();
+            let begin = clock::now()?.saturating_add(LEAD);
+            tenant.tell(&input(&[], begin, begin.saturating_add(window.end)))?;
+            self.wait(begin.saturating_add(window.end), stop)?;
+            let events = tenant.events(begin.saturating_add(window.end).saturating_add(AFTER))?;
+            // What cannot be measured alone is not compared.
+            if let Some(rate) = tranche_bench::measured::rate(window, &events) {
+                rates.insert(neighbour, rate);
+            }
+        }
+        Ok(rates)
+    }
+
+    /// Counts the multiprocessors that each share of a way reaches.
+    fn look_at(&self, setup: &Setup) -> Result<RecordedWay> {
+        let mut sms = Vec::new();
+        for seat in &setup.seats {
+            let probed = self.probe(seat);
+            if let Err(error) = &probed {
+                tracing::warn!("{}", line(error));
+            }
+            sms.push(probed.ok().flatten());
+        }
+        Ok(RecordedWay {
+            setup: setup.clone(),
+            sms,
+            context_ns: Vec::new(),
+            daemon: None,
+        })
+    }
+
+    fn probe(&self, seat: &Seat) -> Result<Option<u32>> {
+        let mut tenant = Tenant::start(self, seat, &load::once("probe"))?;
+        tenant.ready()?;
+        let now = clock::now()?;
+        tenant.tell(&input(&[], now, now))?;
+        let events = tenant.events(now.saturating_add(AFTER))?;
+        let seen = events.iter().find_map(|event| match event {
+            Event::Probed { sms, .. } => u32::try_from(sms.len()).ok(),
+            _ => None,
+        });
+        Ok(seen)
+    }
+
+    /// Measures a cell once. Returns how long the first calls of CUDA took, too.
+    fn measure(
+        &self,
+        setup: &Setup,
+        cell: Cell,
+        calibrated: &Calibrated,
+        seed: u64,
+        stop: BorrowedFd<'_>,
+    ) -> std::result::Result<(Measured, Vec<u64>), Ended> {
+        let length = self.options.length;
+        let seconds = length.measure_s + length.warm_up_s;
+        let window: Window = length.window();
+        let (Some(first), second) = (setup.seats.first(), setup.seats.get(1)) else {
+            return Err(Ended::ByFailure(self.failed("has no share")));
+        };
+        let words = load::neighbour(cell.neighbour, calibrated.fma, &calibrated.ready, seconds);
+        let mut serve = Tenant::start(self, first, &load::serve(calibrated.fma, seconds))?;
+        let mut neighbour = match (second, words) {
+            (Some(seat), Some(words)) => Some(Tenant::start(self, seat, &words)?),
+            _ => None,
+        };
+        let mut context = vec![serve.ready()?.context_ns];
+        if let Some(neighbour) = neighbour.as_mut() {
+            context.push(neighbour.ready()?.context_ns);
+        }
+        let requests = arrivals(seed, mean_gap(calibrated.request_ns, cell.load), window.until)?;
+        let begin = clock::now()?.saturating_add(LEAD);
+        let end = begin.saturating_add(window.end);
+        serve.tell(&input(&requests, begin, end))?;
+        if let Some(neighbour) = neighbour.as_mut() {
+            neighbour.tell(&input(&[], begin, end))?;
+        }
+        let samples = self.wait(end, stop).map_err(Ended::ByPerson)?;
+        let until = end.saturating_add(AFTER);
+        let of_neighbour = neighbour.as_mut().map(|one| one.events(until)).transpose()?;
+        let of_serve = serve.events(until)?;
+        let of_neighbour = of_neighbour.unwrap_or_default();
+        let measured = Measured::of(window, &requests, &of_serve, &of_neighbour, &samples)?;
+        Ok((measured, context))
+    }
+
+    /// Waits until the time `until` of the clock, and reads the sensors meanwhile.
+    ///
+    /// # Errors
+    /// Returns an error if somebody ends the run.
+    fn wait(&self, until: u64, stop: BorrowedFd<'_>) -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        loop {
+            let left = Duration::from_nanos(until.saturating_sub(clock::now()?));
+            if left.is_zero() {
+                return Ok(samples);
+            }
+            let mut fds = [PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
+            let patience = PollTimeout::try_from(left.min(LOOK)).unwrap_or(PollTimeout::ZERO);
+            if poll(&mut fds, patience).about("tranche bench", "cannot wait")? > 0 {
+                return Err(Error::failed("tranche bench", "was ended; nothing was written"));
+            }
+            samples.extend(self.device.sample());
+        }
+    }
+}
+
+/// How long a request is on this device.
+struct Calibrated {
+    fma: u64,
+    request_ns: u64,
+    ready: Ready,
+}
+
+/// Why a cell has no figures.
+enum Ended {
+    /// The run goes on with the next one.
+    ByFailure(Error),
+    /// It does not.
+    ByPerson(Error),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Self::ByFailure(error)
+    }
+}
+
+/// The call of CUDA that failed among `events`.
+fn failed_call(role: &str, events: &[Event]) -> Error {
+    let why = events.iter().find_map(|event| match event {
+        Event::Error { call, name, .. } => Some(format!("{call} failed: {name}")),
+        _ => None,
+    });
+    Error::failed(role, why.unwrap_or_else(|| "has ended without a result".to_owned()))
+}
+
+/// The name by which people ask for the share.
+fn named(seat: &Seat) -> String {
+    let device = seat.device.cdi_name();
+    match seat.share == ShareName::whole() {
+        true => device,
+        false => format!("{device}.{}", seat.share),
+    }
+}
+
+impl Launch for Run {
+    fn command(&self, seat: &Seat, program: &[OsString]) -> Result<Command> {
+        let mut command = Command::new(own_programs::find("tranche")?);
+        command.arg("run").args(self.room.inside().arguments());
+        command.arg("--share").arg(named(seat)).arg("--").args(program);
+        Ok(command)
+    }
+}
