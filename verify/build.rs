@@ -48,7 +48,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         "x86_64" => "GLIBC_2.2.5",
         "aarch64" => "GLIBC_2.17",
         other => {
-            return Err(format!("tranche-verify and tranche-load do not support {other}: NVIDIA's driver has no CUDA for it").into());
+            return Err(format!(
+                "tranche-verify and tranche-load do not support {other}: NVIDIA's driver has no CUDA for it"
+            )
+            .into());
         }
     };
     let out = PathBuf::from(env::var("OUT_DIR")?);
