@@ -1,6 +1,6 @@
 //! Processes that share a GPU: the model's rules, as `tranche-load` measures them.
 
-use crate::machine::{BANDWIDTH, ITERATION, MIB, MS, Machine, SMS, equal, near, now, number, run};
+use crate::machine::{BANDWIDTH, ITERATION, Load, MIB, MS, Machine, SMS, equal, near, now, number, run};
 use serde_json::json;
 
 /// A request of 1 ms on all SMs.
@@ -115,13 +115,15 @@ fn a_fault_reaches_the_clients_of_the_same_server_alone() {
 #[test]
 fn the_work_of_a_killed_process_ends_with_it() {
     let machine = Machine::new();
-    let mut hog = machine.start_client("hog-sm", 100);
+    let (mut hog, mut other) = (machine.start_client("hog-sm", 100), machine.start_client(SHORT, 100));
     hog.ready();
+    other.ready();
     hog.say(&format!("start {} {}\n", now(), now() + 10_000 * MS));
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    std::thread::sleep(std::time::Duration::from_millis(20));
     drop(hog);
-    let [alone] = run([machine.start_client(SHORT, 100)], 200 * MS);
-    near(alone.rate(), 1.0 / (200.0 * ITERATION));
+    other.say(&format!("start {} {}\n", now(), now() + 100 * MS));
+    // The kernel that was killed would have lasted for 80 ms more.
+    assert!(number(&other.finish().complete()[0], "done") < 40 * MS);
 }
 
 #[test]
@@ -159,12 +161,19 @@ fn memory_is_what_the_limit_and_the_neighbours_leave() {
 #[test]
 fn a_probe_sees_the_sms_of_its_percentage() {
     let machine = Machine::new();
-    let probes = [
-        machine.start_client("probe", 50),
-        machine.start_client("probe", 20),
-        machine.start("probe"),
-    ];
-    let [half, fifth, all] = run(probes, 50 * MS);
+    // Those who come first have the first ones.
+    let mut half = machine.start_client("probe", 50);
+    half.ready();
+    let mut fifth = machine.start_client("probe", 20);
+    fifth.ready();
+    let mut all = machine.start("probe");
+    all.ready();
+    let begin = now();
+    let [half, fifth, all] = [half, fifth, all].map(|mut probe| {
+        probe.say(&format!("start {begin} {}\n", begin + 50 * MS));
+        probe
+    });
+    let [half, fifth, all] = [half, fifth, all].map(Load::finish);
     let sms = |from: u64, to: u64| json!({"event": "probed", "sms": (from..to).collect::<Vec<_>>(), "blocks": 1024});
     assert_eq!(half.complete(), [sms(0, SMS / 2)]);
     assert_eq!(fifth.complete(), [sms(SMS / 2, SMS * 7 / 10)]);
