@@ -52,7 +52,10 @@ fn a_specification_of_a_build_names_the_hook_of_that_build() {
     };
     let of_containers = ["verify", "load"].map(|program| at.join(format!("target/tranche/tranche-{program}")));
     let without = make(&["build", "CARGO=./cargo", "CC=no-such-compiler"]);
-    assert!(without.contains("tranche-verify and tranche-load: not built"), "{without}");
+    assert!(
+        without.contains("tranche-verify and tranche-load: not built"),
+        "{without}"
+    );
     assert!(of_containers.iter().all(|program| !program.exists()));
     make(&["build", "CARGO=./cargo"]);
     assert!(of_containers.iter().all(|program| program.exists()));

@@ -18,7 +18,7 @@ pub(crate) const SMS: u64 = 40;
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const MS: u64 = 1_000_000;
 /// Of the memory, in bytes per nanosecond.
-pub(crate) const BANDWIDTH: u64 = 100;
+pub(crate) const BANDWIDTH: u64 = 400;
 
 /// How long an iteration of a request's calculation takes on all SMs, in nanoseconds: 16 calculations in each of 128 threads
 /// of 16,384 blocks, by 128 lanes of each SM at 1.4 GHz.

@@ -39,7 +39,7 @@ fn a_request_of_the_calibrated_size_takes_the_time_that_was_asked_for() {
     near(number(&calibrated, "fma") as f64, (4e6 - copy) / ITERATION);
     assert!(load.finish().complete().is_empty());
     // The copy alone takes longer.
-    let mut load = machine.start("calibrate --target-us 100");
+    let mut load = machine.start("calibrate --target-us 50");
     load.ready();
     assert_eq!(load.event()["fma"], 1);
 }

@@ -40,8 +40,9 @@ const NOBODYS: u64 = 16;
 /// What the kernels write their results into.
 const SCRATCH: usize = 1 << 20;
 const MIB: u64 = 1 << 20;
-/// What one piece of work of a hog copies at least, so that it takes about a millisecond or longer.
-const PIECE: u64 = 2048 * MIB;
+/// What one piece of work of a hog copies at least: half a millisecond with the fastest cache, so that the records of a
+/// minute have room, and less than a tenth of a second with the slowest memory.
+const PIECE: u64 = 8192 * MIB;
 
 /// Two halves of a copy's footprint.
 struct Pair {
