@@ -3,10 +3,11 @@
 //! This is a model, made of what is documented of time-slicing and MPS, and not of measurements:
 //! - Contexts that do not share a server of MPS have the GPU in turns, each for a slice of time. A context without work
 //!   gives its turn away.
-//! - The clients of one server run at once. A client has no more SMs than its percentage allows. A kernel that holds SMs
-//!   until its end begins when older kernels leave it some, and leaves the others what remains; these share that equally.
-//! - Copies share the memory's bandwidth equally, and no percentage divides it. While the footprints of all copies fit into
-//!   the L2 cache together, copies are faster than the memory. Half of the SMs can use all of the bandwidth.
+//! - The clients of one server run at once. A client has no more SMs than its percentage allows. A kernel that holds
+//!   SMs until its end begins when older kernels leave it some, and leaves the others what remains; these share that
+//!   equally.
+//! - Copies share the memory's bandwidth equally, and no percentage divides it. While the footprints of all copies fit
+//!   into the L2 cache together, copies are faster than the memory. Half of the SMs can use all of the bandwidth.
 //! - Copies between host and device share the bus, whoever has the turn.
 //! - A fault ends all clients of its server, or its own context.
 

@@ -64,8 +64,8 @@ fn read(file: &File) -> State {
 }
 
 impl Shared {
-    /// Joins those who use the GPU. `group` is the same for the clients of one MPS server, and `None` without MPS; `sms` are
-    /// those that this process can use, of `all`.
+    /// Joins those who use the GPU. `group` is the same for the clients of one MPS server, and `None` without MPS;
+    /// `sms` are those that this process can use, of `all`.
     pub(crate) fn join(file: &Path, model: &'static Model, all: u32, group: Option<u64>, sms: u32) -> Option<Self> {
         let mut options = File::options();
         let file = options

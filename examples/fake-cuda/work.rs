@@ -119,7 +119,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
     parameters: *mut *mut c_void,
     _: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: CUDA's contract: there is a pointer for each parameter of the kernel, all of which are numbers of 64 bits.
+    // SAFETY: CUDA's contract: there is a pointer for each parameter of the kernel, all of which are numbers of 64
+    // bits.
     let parameter = |at: usize| unsafe { (*parameters.add(at)).cast::<u64>().read() };
     let of_all = f64::from(blocks) * f64::from(threads);
     code(shared().and_then(|(world, shared)| {

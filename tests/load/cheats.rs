@@ -1,18 +1,20 @@
 //! A GPU that breaks its promises: each break is seen in what `tranche-load` reports.
 
-use crate::machine::{ITERATION, MIB, MS, Machine, SMS, near, now, number, run};
+use crate::machine::{ITERATION, MIB, MS, Machine, SMS, measured, near, now, number, run};
 use serde_json::json;
 
 #[test]
 fn a_cap_that_is_ignored_shows_in_the_rate_and_in_the_sms() {
-    let machine = Machine::that_cheats("cap");
-    let mut load = machine.start_client("batch --fma 1000 --bytes 0", 50);
-    assert_eq!(load.ready()["sms"], SMS / 2, "it still says so");
-    drop(load);
-    let [ended] = run([machine.start_client("batch --fma 1000 --bytes 0", 50)], 300 * MS);
-    near(ended.rate(), 1.0 / (1000.0 * ITERATION));
-    let [probe] = run([machine.start_client("probe", 50)], 50 * MS);
-    assert_eq!(probe.complete()[0]["sms"], json!((0..SMS).collect::<Vec<_>>()));
+    measured(|| {
+        let machine = Machine::that_cheats("cap");
+        let mut load = machine.start_client("batch --fma 1000 --bytes 0", 50);
+        assert_eq!(load.ready()["sms"], SMS / 2, "it still says so");
+        drop(load);
+        let [ended] = run([machine.start_client("batch --fma 1000 --bytes 0", 50)], 300 * MS);
+        near(ended.rate(), 1.0 / (1000.0 * ITERATION));
+        let [probe] = run([machine.start_client("probe", 50)], 50 * MS);
+        assert_eq!(probe.complete()[0]["sms"], json!((0..SMS).collect::<Vec<_>>()));
+    });
 }
 
 #[test]
@@ -42,10 +44,12 @@ fn a_fault_that_crosses_turns_shows_in_the_neighbour() {
 
 #[test]
 fn unequal_turns_show_in_the_rates() {
-    let machine = Machine::that_cheats("turns");
-    // Longer than a turn.
-    let load = "batch --fma 4000 --bytes 0";
-    let [one, other] = run([machine.start(load), machine.start(load)], 600 * MS);
-    let (one, other) = (one.rate(), other.rate());
-    assert!(one.max(other) > 1.8 * one.min(other), "{one} {other}");
+    measured(|| {
+        let machine = Machine::that_cheats("turns");
+        // Longer than a turn.
+        let load = "batch --fma 4000 --bytes 0";
+        let [one, other] = run([machine.start(load), machine.start(load)], 600 * MS);
+        let (one, other) = (one.rate(), other.rate());
+        assert!(one.max(other) > 1.8 * one.min(other), "{one} {other}");
+    });
 }

@@ -1,5 +1,5 @@
-//! `tranche-load` with a fake CUDA library that behaves like a GPU in time: what it prints, what it measures of a GPU that
-//! several processes share, and how it ends.
+//! `tranche-load` with a fake CUDA library that behaves like a GPU in time: what it prints, what it measures of a GPU
+//! that several processes share, and how it ends.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

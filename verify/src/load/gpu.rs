@@ -16,9 +16,9 @@ const KERNELS: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("ker
     Err(_) => c"",
 };
 
-/// The blocks of a request's calculation and their threads. They do not depend on the SMs that the process sees: under a
-/// limit the same work has to take longer. They are many times the blocks that run at once on any device, so that the
-/// last ones, which do not fill it, are a small part.
+/// The blocks of a request's calculation and their threads. They do not depend on the SMs that the process sees: under
+/// a limit the same work has to take longer. They are many times the blocks that run at once on any device, so that
+/// the last ones, which do not fill it, are a small part.
 const FMA: (u32, u32) = (16_384, 128);
 /// The blocks and threads of a copy: as many as run at once on any device.
 const COPY: (u32, u32) = (2048, 256);

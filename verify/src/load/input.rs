@@ -36,8 +36,8 @@ impl Input {
         }
     }
 
-    /// Reads the lines up to `start`, which is the last one. `schedule` takes the offsets of requests; without it, a line
-    /// with one is wrong.
+    /// Reads the lines up to `start`, which is the last one. `schedule` takes the offsets of requests; without it, a
+    /// line with one is wrong.
     pub(crate) fn start(&mut self, mut schedule: Option<&mut Records<u64>>) -> Result<Times, Failure> {
         loop {
             let (line, length) = self.next_line()?;

@@ -1,9 +1,9 @@
-//! `tranche-load` loads a GPU from inside a container in one of several ways, and prints what it got. `tranche bench` on
-//! the host starts such processes in shares and compares them; one can also be started by hand.
+//! `tranche-load` loads a GPU from inside a container in one of several ways, and prints what it got. `tranche bench`
+//! on the host starts such processes in shares and compares them; one can also be started by hand.
 //!
-//! It prints one JSON object a line: `ready` when everything is made, then it waits for its input, which says when to begin
-//! and to end, and at the end it prints each piece of work that it did. All times are those of CLOCK_MONOTONIC in
-//! nanoseconds. It ends when its input ends, so it does not outlive the process that started it.
+//! It prints one JSON object a line: `ready` when everything is made, then it waits for its input, which says when to
+//! begin and to end, and at the end it prints each piece of work that it did. All times are those of CLOCK_MONOTONIC
+//! in nanoseconds. It ends when its input ends, so it does not outlive the process that started it.
 //!
 //! Like `tranche-verify` it has no standard library. See build.rs.
 

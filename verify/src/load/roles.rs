@@ -16,8 +16,8 @@ use inside::sys::records::Records;
 const LARGEST: u64 = 256 << 20;
 const SMALLEST: u64 = 2 << 20;
 
-/// Pieces of work: when each was intended, was begun and was done, after the begin of the run, and its units. One that was
-/// not begun is done at 0.
+/// Pieces of work: when each was intended, was begun and was done, after the begin of the run, and its units. One that
+/// was not begun is done at 0.
 type Pieces = Records<[u64; 4]>;
 
 /// Runs a role from its first line of output to its last one.
@@ -93,8 +93,8 @@ fn flush(out: &mut Output) -> Result<(), Failure> {
     }
 }
 
-/// Serves each request at its intended time, or as soon as the ones before it are done. One whose turn comes after the end
-/// is not begun.
+/// Serves each request at its intended time, or as soon as the ones before it are done. One whose turn comes after the
+/// end is not begun.
 fn serve(
     gpu: &Gpu<'_>,
     fma: u64,

@@ -43,7 +43,8 @@ extern "C" fn late(_: c_int) {
         // SAFETY: only `step` stores here, and what it stores lives as long as the program.
         false => unsafe { CStr::from_ptr(step) },
     };
-    // SAFETY: only `end_after` stores here, before the signal can come, and what it stores lives as long as the program.
+    // SAFETY: only `end_after` stores here, before the signal can come, and what it stores lives as long as the
+    // program.
     let last = unsafe { LAST.load(Ordering::Relaxed).as_ref() };
     if let Some(last) = last {
         let _ = [last.before, step.to_bytes(), last.after]

@@ -16,7 +16,8 @@ struct Descriptor {
     happened: i16,
 }
 
-/// Reads what is there, and waits for something. Returns how much that was: 0 at the end, and where nothing can be read.
+/// Reads what is there, and waits for something. Returns how much that was: 0 at the end, and where nothing can be
+/// read.
 pub fn read(bytes: &mut [u8]) -> usize {
     loop {
         // SAFETY: the pointer and the length are those of a slice.

@@ -44,8 +44,8 @@ impl Context<'_> {
     /// Gives the driver the text of kernels to compile.
     pub fn module(&self, text: &'static CStr) -> Answer<Module> {
         let none = core::ptr::null_mut::<c_void>();
-        // SAFETY: `CUresult cuModuleLoadDataEx(CUmodule *, const void *, unsigned int, CUjit_option *, void **)`; without
-        // options, both arrays may be null.
+        // SAFETY: `CUresult cuModuleLoadDataEx(CUmodule *, const void *, unsigned int, CUjit_option *, void **)`;
+        // without options, both arrays may be null.
         written(|module| unsafe {
             call!(self.0, c"cuModuleLoadDataEx", module => *mut *mut c_void, text.as_ptr() => *const c_char,
                 0 => c_uint, none => *mut c_void, none => *mut c_void)
@@ -104,9 +104,9 @@ impl Context<'_> {
             *place = (&raw mut *parameter).cast();
         }
         let none = core::ptr::null_mut::<c_void>();
-        // SAFETY: `CUresult cuLaunchKernel(CUfunction, unsigned int x 6, unsigned int, CUstream, void **, void **)`. The
-        // parameters are copied before it returns. What a kernel does to the device's memory does not reach that of
-        // this program.
+        // SAFETY: `CUresult cuLaunchKernel(CUfunction, unsigned int x 6, unsigned int, CUstream, void **, void **)`.
+        // The parameters are copied before it returns. What a kernel does to the device's memory does not reach that
+        // of this program.
         unsafe {
             call!(self.0, c"cuLaunchKernel", kernel.0 => *mut c_void, blocks => c_uint, 1 => c_uint, 1 => c_uint,
                 threads => c_uint, 1 => c_uint, 1 => c_uint, 0 => c_uint, stream.0 => *mut c_void,
@@ -117,8 +117,8 @@ impl Context<'_> {
     /// Begins a copy of as much of `from` as `to` has room for.
     pub fn copy_in(&self, to: DeviceMemory, from: &mut HostMemory, stream: Stream) -> Answer<()> {
         let bytes = to.bytes.min(from.bytes);
-        // SAFETY: `CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr, const void *, size_t, CUstream)`. The memory is pinned and
-        // never freed.
+        // SAFETY: `CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr, const void *, size_t, CUstream)`. The memory is pinned
+        // and never freed.
         unsafe {
             call!(self.0, c"cuMemcpyHtoDAsync_v2", to.address => u64, from.start.cast() => *mut c_void, bytes => usize,
                 stream.0 => *mut c_void)
