@@ -114,19 +114,21 @@ oci:
 	install -D -m 755 $(OCI) $(BIN)/tranche-oci
 	install -D -m 755 $(RUNTIME) $(BIN)/tranche-runtime
 
-# The program that `tranche verify` runs inside containers is a package of its own (verify/Cargo.toml). Its build makes
-# the libraries that it is linked with, by a C compiler.
+# The programs that `tranche verify` and `tranche bench` run inside containers are a package of their own
+# (verify/Cargo.toml). Its build makes the libraries that they are linked with, by a C compiler.
 VERIFY := target/verify/release/tranche-verify
+LOAD := target/verify/release/tranche-load
 
 verify:
 	@if [ "$(filter $(MACHINE),x86_64 aarch64)" = "" ]; then \
-	    echo "tranche-verify: not built, because NVIDIA has no CUDA for $(MACHINE)"; \
+	    echo "tranche-verify and tranche-load: not built, because NVIDIA has no CUDA for $(MACHINE)"; \
 	elif command -v "$${CC:-cc}" >/dev/null; then \
 	    CARGO_ENCODED_RUSTFLAGS="$$(packaging/remap.sh $(RUSTFLAGS))" \
 	        $(CARGO) build --release --manifest-path verify/Cargo.toml --target-dir target/verify && \
-	    install -D -m 755 $(VERIFY) $(BIN)/tranche-verify; \
+	    install -D -m 755 $(VERIFY) $(BIN)/tranche-verify && \
+	    install -D -m 755 $(LOAD) $(BIN)/tranche-load; \
 	else \
-	    echo "tranche-verify: not built, because there is no C compiler ($${CC:-cc}); tranche verify needs it"; \
+	    echo "tranche-verify and tranche-load: not built, because there is no C compiler ($${CC:-cc}); tranche verify needs it"; \
 	fi
 
 rust:

@@ -62,7 +62,7 @@ install: build pages licences
 	install -D -m 755 $(BIN)/tranche-broker "$(DESTDIR)$(PREFIX)/libexec/tranche/tranche-broker"
 	install -m 755 $(BIN)/tranche-driver "$(DESTDIR)$(PREFIX)/libexec/tranche/tranche-driver"
 	[ ! -e $(BIN)/tranche-verify ] || \
-	    install -D -m 755 $(BIN)/tranche-verify "$(DESTDIR)$(PREFIX)/libexec/tranche/tranche-verify"
+	    install -m 755 $(BIN)/tranche-verify $(BIN)/tranche-load "$(DESTDIR)$(PREFIX)/libexec/tranche"
 	$(call copy,hooks/precreate/tranche.json,$(HOOKS_DIR))
 	$(call copy,packaging/systemd/*,$(UNIT_DIR))
 	$(call copy,packaging/preset/*,$(PRESET_DIR))

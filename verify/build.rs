@@ -1,4 +1,4 @@
-//! Makes the libraries that the program is linked with: `libc.so.6` and `libdl.so.2` that have nothing but the symbols
+//! Makes the libraries that the programs are linked with: `libc.so.6` and `libdl.so.2` that have nothing but the symbols
 //! below, at the oldest version of glibc for the machine.
 //!
 //! A linker binds each symbol to the default version in the library that it is given, and that of Debian 12 is 2.34 for
@@ -26,11 +26,15 @@ const LIBC: &[&str] = &[
     "memcpy",
     "memmove",
     "memset",
+    "mmap",
+    "poll",
+    "read",
     "readlink",
     "setsockopt",
     "signal",
     "socket",
     "strlen",
+    "syscall",
     "unlink",
     "write",
 ];
@@ -44,7 +48,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         "x86_64" => "GLIBC_2.2.5",
         "aarch64" => "GLIBC_2.17",
         other => {
-            return Err(format!("tranche-verify does not support {other}: NVIDIA's driver has no CUDA for it").into());
+            return Err(format!(
+                "tranche-verify and tranche-load do not support {other}: NVIDIA's driver has no CUDA for it"
+            )
+            .into());
         }
     };
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -52,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         stub(&out, library, version, symbols)?;
         println!("cargo::rustc-link-arg-bins={}", out.join(library).display());
     }
-    // The beginning of the program is in src/sys.rs: that of the compiler's C library may need a newer one.
+    // The beginning of the programs is in src/sys.rs: that of the compiler's C library may need a newer one.
     println!("cargo::rustc-link-arg-bins=-nostartfiles");
     println!("cargo::rustc-link-arg-bins=-Wl,--no-undefined,--as-needed,-z,relro,-z,now");
     Ok(())

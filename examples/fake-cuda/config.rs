@@ -9,6 +9,9 @@
 //!   "init": "hang"
 //! }
 //! ```
+//!
+//! With `"model": {"state": "/path/of/a/file", "l2_mib": 40, "bandwidth_gb_s": 300, "bus_gb_s": 12, "slice_us": 2000,
+//! "cheats": ["cap", "memory", "faults", "turns"]}` a GPU also does work: see [`crate::model`].
 
 use crate::config_file;
 use serde::Deserialize;
@@ -26,6 +29,9 @@ pub(crate) struct Config {
     /// `hang` (for ever), or the number of the error that cuInit returns.
     #[serde(default)]
     pub(crate) init: Option<String>,
+    /// The number of the error that cuModuleLoadDataEx returns.
+    #[serde(default)]
+    pub(crate) module: Option<i32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -42,6 +48,56 @@ pub(crate) struct Gpu {
     /// Whether its compute mode is EXCLUSIVE_PROCESS: then only clients of the daemon get a context.
     #[serde(default)]
     pub(crate) exclusive: bool,
+    #[serde(default = "capability")]
+    pub(crate) capability: [i32; 2],
+    /// Without one, the GPU only answers questions.
+    #[serde(default)]
+    pub(crate) model: Option<Model>,
+}
+
+fn capability() -> [i32; 2] {
+    [8, 0]
+}
+
+/// How the GPU behaves in time.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Model {
+    /// The file through which the processes share the GPU. It is made if it does not exist.
+    pub(crate) state: PathBuf,
+    pub(crate) l2_mib: u64,
+    /// Of the memory, in 10^9 bytes per second, read and written.
+    pub(crate) bandwidth_gb_s: u64,
+    /// Of the bus to the host, in each direction.
+    #[serde(default = "bus")]
+    pub(crate) bus_gb_s: u64,
+    /// How long a turn lasts.
+    #[serde(default = "slice")]
+    pub(crate) slice_us: u64,
+    #[serde(default)]
+    pub(crate) cheats: Vec<Cheat>,
+}
+
+fn bus() -> u64 {
+    12
+}
+
+fn slice() -> u64 {
+    2000
+}
+
+/// A promise that the GPU breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Cheat {
+    /// Clients use more SMs than their percentage allows.
+    Cap,
+    /// Clients get more memory than their limit allows.
+    Memory,
+    /// A fault ends other contexts too.
+    Faults,
+    /// Turns are not equally long.
+    Turns,
 }
 
 #[derive(Debug, Default, Clone, Copy, Deserialize)]

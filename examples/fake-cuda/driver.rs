@@ -1,21 +1,24 @@
 //! The exported functions.
 
-use crate::config::{self, Gpu};
-use crate::limits::World;
+use crate::config::{self, Cheat, Gpu};
+use crate::limits::{Memory, World};
+use crate::shared::Shared;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// `CUresult`.
-type Answer<T = ()> = Result<T, c_int>;
+pub(crate) type Answer<T = ()> = Result<T, c_int>;
 
-const INVALID_VALUE: c_int = 1;
+pub(crate) const INVALID_VALUE: c_int = 1;
 const OUT_OF_MEMORY: c_int = 2;
 const NOT_INITIALIZED: c_int = 3;
 const DEVICE_UNAVAILABLE: c_int = 46;
 const NO_DEVICE: c_int = 100;
 const INVALID_DEVICE: c_int = 101;
 const INVALID_CONTEXT: c_int = 201;
+const NOT_SUPPORTED: c_int = 801;
 const UNKNOWN: c_int = 999;
 
 static WORLD: OnceLock<World> = OnceLock::new();
@@ -23,31 +26,52 @@ static USE: Mutex<Use> = Mutex::new(Use {
     current: None,
     blocks: BTreeMap::new(),
     next: 1 << 32,
+    shared: BTreeMap::new(),
+    results: BTreeMap::new(),
 });
 
 /// What this process uses.
-struct Use {
+pub(crate) struct Use {
     /// The device of the current context.
     current: Option<c_int>,
     /// The size of each block of memory, by its address.
     blocks: BTreeMap<u64, u64>,
     next: u64,
+    /// The part in each GPU with a model, by the device's number.
+    shared: BTreeMap<c_int, &'static Shared>,
+    /// What a kernel wrote, by its address.
+    pub(crate) results: BTreeMap<u64, Vec<u64>>,
 }
 
 impl Use {
-    /// Bytes that are free for this process, and bytes of its device.
-    fn memory(&self) -> Answer<(u64, u64)> {
+    fn memory(&self) -> Answer<Memory> {
         let ordinal = self.current.ok_or(INVALID_CONTEXT)?;
         let (world, gpu) = gpu(ordinal)?;
-        Ok(world.memory(ordinal, gpu, self.blocks.values().sum()))
+        let others = self
+            .shared
+            .get(&ordinal)
+            .map_or(Ok(0), |shared| shared.used_by_others())?;
+        Ok(world.memory(ordinal, gpu, self.blocks.values().sum(), others))
+    }
+
+    /// The part of the current context in a GPU with a model.
+    fn part(&self) -> Option<&'static Shared> {
+        self.shared.get(&self.current?).copied()
+    }
+
+    /// Tells the others how much memory this process has.
+    fn tell(&self) {
+        if let Some(shared) = self.part() {
+            shared.use_memory(self.blocks.values().sum());
+        }
     }
 }
 
-fn code(answer: Answer) -> c_int {
+pub(crate) fn code(answer: Answer) -> c_int {
     answer.err().unwrap_or(0)
 }
 
-fn used() -> std::sync::MutexGuard<'static, Use> {
+pub(crate) fn used() -> std::sync::MutexGuard<'static, Use> {
     USE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -55,13 +79,32 @@ fn world() -> Answer<&'static World> {
     WORLD.get().ok_or(NOT_INITIALIZED)
 }
 
-fn gpu(ordinal: c_int) -> Answer<(&'static World, &'static Gpu)> {
+pub(crate) fn gpu(ordinal: c_int) -> Answer<(&'static World, &'static Gpu)> {
     let world = world()?;
     Ok((world, world.gpu(ordinal).ok_or(INVALID_DEVICE)?))
 }
 
+/// The part of the current context in a GPU with a model.
+pub(crate) fn shared() -> Answer<(&'static World, &'static Shared)> {
+    let used = used();
+    used.current.ok_or(INVALID_CONTEXT)?;
+    Ok((world()?, used.part().ok_or(NOT_SUPPORTED)?))
+}
+
+/// Joins those who use a GPU with a model, once.
+fn join(device: c_int, world: &World, gpu: &'static Gpu) -> Answer {
+    let Some(model) = &gpu.model else {
+        return Ok(());
+    };
+    if let Entry::Vacant(place) = used().shared.entry(device) {
+        let shared = Shared::join(&model.state, model, gpu.sms, world.server(), world.sms(gpu)).ok_or(UNKNOWN)?;
+        place.insert(Box::leak(Box::new(shared)));
+    }
+    Ok(())
+}
+
 /// Writes a value for the caller.
-unsafe fn put<T>(to: *mut T, value: T) -> Answer {
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Answer {
     if to.is_null() {
         return Err(INVALID_VALUE);
     }
@@ -136,6 +179,11 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_in
         16 => put(value, world.sms(gpu) as c_int),
         // CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
         20 => put(value, if gpu.exclusive { 3 } else { 0 }),
+        // CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+        38 => put(value, gpu.model.as_ref().map_or(0, |model| model.l2_mib << 20) as c_int),
+        // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+        75 => put(value, gpu.capability[0]),
+        76 => put(value, gpu.capability[1]),
         // CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which older libraries do not know
         133 if world.config.version >= 12040 => put(value, c_int::from(world.is_client())),
         _ => Err(INVALID_VALUE),
@@ -148,6 +196,7 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, dev
         if gpu.exclusive && !world.is_client() {
             return Err(DEVICE_UNAVAILABLE);
         }
+        join(device, world, gpu)?;
         put(context, (device as usize + 1) as *mut c_void)
     }))
 }
@@ -167,9 +216,9 @@ pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
     let memory = used().memory();
-    code(memory.and_then(|(of_process, of_device)| {
-        put(free, of_process as usize)?;
-        put(total, of_device as usize)
+    code(memory.and_then(|memory| {
+        put(free, memory.limited as usize)?;
+        put(total, memory.total as usize)
     }))
 }
 
@@ -177,20 +226,24 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) ->
 pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int {
     let mut used = used();
     let memory = used.memory();
-    code(memory.and_then(|(free, _)| {
-        if bytes as u64 > free {
+    code(memory.and_then(|memory| {
+        let cheats = used.part().is_some_and(|shared| shared.cheats(Cheat::Memory));
+        if bytes as u64 > if cheats { memory.free } else { memory.limited } {
             return Err(OUT_OF_MEMORY);
         }
         let new = used.next;
         used.next += bytes as u64;
         used.blocks.insert(new, bytes as u64);
+        used.tell();
         put(address, new)
     }))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFree_v2(address: u64) -> c_int {
-    let freed = used().blocks.remove(&address);
+    let mut used = used();
+    let freed = used.blocks.remove(&address);
+    used.tell();
     code(freed.map(drop).ok_or(INVALID_VALUE))
 }
 
@@ -204,7 +257,11 @@ pub unsafe extern "C" fn cuGetErrorName(error: c_int, name: *mut *const c_char) 
         NO_DEVICE => c"CUDA_ERROR_NO_DEVICE",
         INVALID_DEVICE => c"CUDA_ERROR_INVALID_DEVICE",
         INVALID_CONTEXT => c"CUDA_ERROR_INVALID_CONTEXT",
+        222 => c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+        700 => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+        719 => c"CUDA_ERROR_LAUNCH_FAILED",
         800 => c"CUDA_ERROR_NOT_PERMITTED",
+        NOT_SUPPORTED => c"CUDA_ERROR_NOT_SUPPORTED",
         805 => c"CUDA_ERROR_MPS_CONNECTION_FAILED",
         UNKNOWN => c"CUDA_ERROR_UNKNOWN",
         _ => return INVALID_VALUE,

@@ -12,6 +12,7 @@
 use crate::config::{Config, Gpu};
 use std::env;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -27,6 +28,15 @@ pub(crate) struct World {
     pub(crate) visible: Vec<usize>,
     /// The connection to the daemon, which a client keeps until it ends.
     daemon: Option<OwnedFd>,
+}
+
+/// Bytes of memory.
+pub(crate) struct Memory {
+    /// Free for this process.
+    pub(crate) limited: u64,
+    /// Free on the device.
+    pub(crate) free: u64,
+    pub(crate) total: u64,
 }
 
 impl World {
@@ -72,14 +82,20 @@ impl World {
         }
     }
 
-    /// Bytes that are free for a process that uses `used` bytes, and bytes of the device.
-    pub(crate) fn memory(&self, ordinal: i32, gpu: &Gpu, used: u64) -> (u64, u64) {
+    /// What a process that uses `used` bytes finds of memory, where others use `others`.
+    pub(crate) fn memory(&self, ordinal: i32, gpu: &Gpu, used: u64, others: u64) -> Memory {
         let total = gpu.memory_mib << 20;
-        let free = total.saturating_sub(gpu.used_mib << 20).saturating_sub(used);
+        let free = total.saturating_sub((gpu.used_mib << 20) + used + others);
         let limited = self
             .limit(ordinal)
             .map_or(free, |limit| free.min(limit.saturating_sub(used)));
-        (limited, total)
+        Memory { limited, free, total }
+    }
+
+    /// What is the same for all clients of this process's daemon; `None` without one.
+    pub(crate) fn server(&self) -> Option<u64> {
+        self.daemon.as_ref()?;
+        std::fs::metadata(control()).ok().map(|socket| socket.ino())
     }
 
     /// The limit of memory in bytes, if there is one.
@@ -135,10 +151,15 @@ fn visible(gpus: &[Gpu], list: &str) -> Vec<usize> {
     list.split(',').map_while(position).collect()
 }
 
+/// The socket of the daemon.
+fn control() -> PathBuf {
+    let pipe = env::var_os("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| "/tmp/nvidia-mps".into());
+    PathBuf::from(pipe).join("control")
+}
+
 /// A connection to the daemon, where one accepts it.
 fn daemon() -> Option<OwnedFd> {
-    let pipe = env::var_os("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| "/tmp/nvidia-mps".into());
-    let address = SocketAddrUnix::new(PathBuf::from(pipe).join("control")).ok()?;
+    let address = SocketAddrUnix::new(control()).ok()?;
     let client = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
     connect(&client, &address).ok().map(|()| client)
 }

@@ -1,8 +1,10 @@
-//! A fake `libcuda.so.1`: the functions of CUDA's driver API that `tranche-verify` calls, answered from a JSON file.
+//! A fake `libcuda.so.1`: the functions of CUDA's driver API that `tranche-verify` and `tranche-load` call, answered
+//! from a JSON file.
 //!
 //! It lets the tests run the real path (a program in a container opens the library by name and calls it) on a machine
 //! without a GPU. [`config`] has the form of the file and the places where it may be. [`limits`] applies the limits of
-//! MPS as the real library does.
+//! MPS as the real library does. [`model`] is a GPU in time, which processes share through a file ([`shared`]): its
+//! kernels and copies take their time without being done.
 #![allow(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![allow(missing_docs, reason = "the functions are CUDA's, which documents them")]
 #![allow(non_snake_case, non_upper_case_globals, reason = "the names are CUDA's")]
@@ -14,6 +16,9 @@ mod config;
 mod config_file;
 mod driver;
 mod limits;
+mod model;
+mod shared;
+mod work;
 
 /// Puts the name into the library's string table. The DT_SONAME of the copy in a test host points there, because Cargo
 /// has no linker arguments for a library among the examples.

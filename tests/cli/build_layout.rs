@@ -20,7 +20,7 @@ fn cargo(at: &Path) {
          \x20   done\n\
          \x20   mkdir -p \"target/$target/oci\" && cp /bin/true \"target/$target/oci/$program\" ;;\n\
          *'--manifest-path verify/Cargo.toml'*)\n\
-         \x20   mkdir -p target/verify/release && cp /bin/true target/verify/release/tranche-verify ;;\n\
+         \x20   mkdir -p target/verify/release && for program in verify load; do cp /bin/true target/verify/release/tranche-$program; done ;;\n\
          *) exit 1 ;;\n\
          esac\n",
         env!("CARGO_BIN_EXE_tranche")
@@ -50,12 +50,15 @@ fn a_specification_of_a_build_names_the_hook_of_that_build() {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         String::from_utf8(made.stdout).unwrap()
     };
-    let verify = at.join("target/tranche/tranche-verify");
+    let of_containers = ["verify", "load"].map(|program| at.join(format!("target/tranche/tranche-{program}")));
     let without = make(&["build", "CARGO=./cargo", "CC=no-such-compiler"]);
-    assert!(without.contains("tranche-verify: not built"), "{without}");
-    assert!(!verify.exists());
+    assert!(
+        without.contains("tranche-verify and tranche-load: not built"),
+        "{without}"
+    );
+    assert!(of_containers.iter().all(|program| !program.exists()));
     make(&["build", "CARGO=./cargo"]);
-    assert!(verify.exists());
+    assert!(of_containers.iter().all(|program| program.exists()));
     let flags = fs::read_to_string(at.join("rustflags")).unwrap();
     let here = fs::canonicalize(at).unwrap();
     let remapped = format!("--remap-path-prefix={}=/usr/src/tranche", here.display());

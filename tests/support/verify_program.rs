@@ -1,10 +1,15 @@
-//! `tranche-verify`, built as `make` builds it.
+//! `tranche-verify` and `tranche-load`, built as `make` builds them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The program. It is built if `TRANCHE_VERIFY` does not name it.
+/// `tranche-load`, which is built with `tranche-verify`.
+pub fn load() -> PathBuf {
+    path().with_file_name("tranche-load")
+}
+
+/// `tranche-verify`. It is built if `TRANCHE_VERIFY` does not name it.
 pub fn path() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| match std::env::var_os("TRANCHE_VERIFY") {

@@ -18,7 +18,9 @@ for program in tranche tranche-oci; do
     echo "$version"
 done
 [ -x target/tranche/tranche-runtime ] || fail "tranche-runtime was not built"
-[ -x target/tranche/tranche-verify ] || fail "tranche-verify was not built"
+for program in tranche-verify tranche-load; do
+    [ -x "target/tranche/$program" ] || fail "$program was not built"
+done
 inside /build/target/tranche/tranche list --inventory sim:t4x2 > listed || fail "tranche list"
 cat listed
 grep -q T4 listed || fail "tranche list does not show the GPUs"

@@ -10,32 +10,42 @@ const NOW: c_int = 2;
 /// Attributes of a device (`CUdevice_attribute` in cuda.h).
 #[derive(Clone, Copy)]
 #[repr(i32)]
-pub(crate) enum Attribute {
+pub enum Attribute {
+    /// The number of SMs; in a context of MPS, of those that the process can use.
     Sms = 16,
+    /// `CUcomputemode`.
     ComputeMode = 20,
+    /// The size of the L2 cache in bytes.
+    L2Bytes = 38,
+    /// The compute capability before its point.
+    Major = 75,
+    /// The compute capability after its point.
+    Minor = 76,
+    /// Whether contexts are shared by MPS.
     Mps = 133,
 }
 
 /// Why a question has no answer.
 #[derive(Clone, Copy)]
-pub(crate) enum Unanswered {
+pub enum Unanswered {
     /// The library does not have the function.
     Missing(&'static CStr),
     /// The function returned this error.
     Error(&'static CStr, c_int),
 }
 
-pub(crate) type Answer<T> = Result<T, Unanswered>;
+/// What a function gave, or why it gave nothing.
+pub type Answer<T> = Result<T, Unanswered>;
 
 /// The library.
-pub(crate) struct Cuda(*mut c_void);
+pub struct Cuda(*mut c_void);
 
 /// A device, by the handle that the library gave for it.
 #[derive(Clone, Copy)]
-pub(crate) struct Device(c_int);
+pub struct Device(c_int);
 
 /// The current context of a device, until it is dropped.
-pub(crate) struct Context<'a>(&'a Cuda, Device);
+pub struct Context<'a>(&'a Cuda, Device);
 
 /// Calls the function of this name, which returns a `CUresult`.
 ///
@@ -56,12 +66,15 @@ macro_rules! call {
     }};
 }
 
+// After the macro, which it uses.
+pub mod work;
+
 impl Cuda {
     /// Loads the library.
     ///
     /// # Errors
     /// Returns the text of the loader.
-    pub(crate) fn open() -> Result<Self, &'static [u8]> {
+    pub fn open() -> Result<Self, &'static [u8]> {
         // SAFETY: the name is a C string. The text of dlerror is valid until the next call of the loader in this
         // thread, and the program makes none after a failure.
         unsafe {
@@ -78,31 +91,31 @@ impl Cuda {
     }
 
     /// Initialises CUDA. A client of MPS connects to its daemon here.
-    pub(crate) fn init(&self) -> Answer<()> {
+    pub fn init(&self) -> Answer<()> {
         // SAFETY: `CUresult cuInit(unsigned int)`.
         unsafe { call!(self, c"cuInit", 0 => c_uint) }
     }
 
     /// The version of CUDA that the driver supports: 12040 for 12.4.
-    pub(crate) fn version(&self) -> Answer<c_int> {
+    pub fn version(&self) -> Answer<c_int> {
         // SAFETY: `CUresult cuDriverGetVersion(int *)`.
         written(|version| unsafe { call!(self, c"cuDriverGetVersion", version => *mut c_int) })
     }
 
     /// How many devices this process can use.
-    pub(crate) fn device_count(&self) -> Answer<c_int> {
+    pub fn device_count(&self) -> Answer<c_int> {
         // SAFETY: `CUresult cuDeviceGetCount(int *)`.
         written(|count| unsafe { call!(self, c"cuDeviceGetCount", count => *mut c_int) })
     }
 
     /// The device with this number.
-    pub(crate) fn device(&self, ordinal: c_int) -> Answer<Device> {
+    pub fn device(&self, ordinal: c_int) -> Answer<Device> {
         // SAFETY: `CUresult cuDeviceGet(CUdevice *, int)`, where a CUdevice is an int.
         written(|device| unsafe { call!(self, c"cuDeviceGet", device => *mut c_int, ordinal => c_int) }).map(Device)
     }
 
     /// Writes the device's name into `name`, and returns the part of it that was written.
-    pub(crate) fn name<'n>(&self, device: Device, name: &'n mut [u8; 128]) -> Answer<&'n [u8]> {
+    pub fn name<'n>(&self, device: Device, name: &'n mut [u8; 128]) -> Answer<&'n [u8]> {
         *name = [0; 128];
         let (pointer, size) = (name.as_mut_ptr().cast(), name.len() as c_int - 1);
         // SAFETY: `CUresult cuDeviceGetName(char *, int, CUdevice)`; the buffer has the size that is given.
@@ -112,7 +125,7 @@ impl Cuda {
     }
 
     /// The 16 bytes of the device's UUID. Only the second version of the function gives that of a MIG instance.
-    pub(crate) fn uuid(&self, device: Device) -> Answer<[u8; 16]> {
+    pub fn uuid(&self, device: Device) -> Answer<[u8; 16]> {
         // SAFETY: `CUresult cuDeviceGetUuid_v2(CUuuid *, CUdevice)`, where a CUuuid is 16 chars.
         let second =
             written(|uuid| unsafe { call!(self, c"cuDeviceGetUuid_v2", uuid => *mut [u8; 16], device.0 => c_int) });
@@ -124,15 +137,21 @@ impl Cuda {
     }
 
     /// An attribute of a device.
-    pub(crate) fn attribute(&self, attribute: Attribute, device: Device) -> Answer<c_int> {
+    pub fn attribute(&self, attribute: Attribute, device: Device) -> Answer<c_int> {
         // SAFETY: `CUresult cuDeviceGetAttribute(int *, CUdevice_attribute, CUdevice)`, where the enum is an int.
         written(|value| unsafe {
             call!(self, c"cuDeviceGetAttribute", value => *mut c_int, attribute as c_int => c_int, device.0 => c_int)
         })
     }
 
+    /// The bytes of the device's memory.
+    pub fn memory(&self, device: Device) -> Answer<usize> {
+        // SAFETY: `CUresult cuDeviceTotalMem_v2(size_t *, CUdevice)`.
+        written(|bytes| unsafe { call!(self, c"cuDeviceTotalMem_v2", bytes => *mut usize, device.0 => c_int) })
+    }
+
     /// The device's primary context, which programs that use CUDA's runtime have.
-    pub(crate) fn context(&self, device: Device) -> Answer<Context<'_>> {
+    pub fn context(&self, device: Device) -> Answer<Context<'_>> {
         // SAFETY: `CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice)`, where a CUcontext is a pointer.
         let handle = written(|context| unsafe {
             call!(self, c"cuDevicePrimaryCtxRetain", context => *mut *mut c_void, device.0 => c_int)
@@ -144,7 +163,7 @@ impl Cuda {
     }
 
     /// The name of an error; `None` if the library does not have one.
-    pub(crate) fn error_name(&self, error: c_int) -> Option<&'static [u8]> {
+    pub fn error_name(&self, error: c_int) -> Option<&'static [u8]> {
         // SAFETY: `CUresult cuGetErrorName(CUresult, const char **)`.
         let name =
             written(|name| unsafe { call!(self, c"cuGetErrorName", error => c_int, name => *mut *const c_char) });
@@ -156,7 +175,7 @@ impl Cuda {
 
 impl Context<'_> {
     /// Bytes that are free, and bytes that the device has, as CUDA says it to this process.
-    pub(crate) fn memory(&self) -> Answer<(usize, usize)> {
+    pub fn memory(&self) -> Answer<(usize, usize)> {
         let mut total = 0;
         // SAFETY: `CUresult cuMemGetInfo_v2(size_t *, size_t *)`.
         let free = written(|free| unsafe {
@@ -166,7 +185,7 @@ impl Context<'_> {
     }
 
     /// Whether `bytes` can be allocated. They are freed at once.
-    pub(crate) fn allocates(&self, bytes: usize) -> Answer<()> {
+    pub fn allocates(&self, bytes: usize) -> Answer<()> {
         // SAFETY: `CUresult cuMemAlloc_v2(CUdeviceptr *, size_t)`, where a CUdeviceptr is a number of 64 bits.
         let memory = written(|memory| unsafe { call!(self.0, c"cuMemAlloc_v2", memory => *mut u64, bytes => usize) })?;
         // SAFETY: `CUresult cuMemFree_v2(CUdeviceptr)`, of memory that was just allocated.

@@ -9,11 +9,13 @@
 
 mod print;
 mod report;
-mod sys;
 
-use print::Output;
+use inside::json::Output;
+use inside::sys::deadline::{self, Last};
+use inside::sys::{self, Stream, Strings};
 use report::{Environment, Report};
-use sys::{Stream, Strings};
+
+inside::program!(run);
 
 const HELP: &str = "\
 Asks CUDA what it gives to processes of this container.
@@ -29,6 +31,17 @@ Usage: tranche-verify [OPTIONS]
 
 Exit codes: 0 CUDA has answered, 1 it could not be asked, 2 usage.
 ";
+
+static IN_JSON: Last = Last {
+    stream: Stream::Output,
+    before: b"{\"version\":1,\"error\":\"",
+    after: b" has not answered in time\"}\n",
+};
+static IN_TEXT: Last = Last {
+    stream: Stream::Output,
+    before: b"",
+    after: b" has not answered in time.\n",
+};
 
 /// What the arguments ask for.
 struct Options {
@@ -59,9 +72,14 @@ fn run(arguments: Strings, environment: Strings) -> i32 {
             other => return usage(other),
         }
     }
-    sys::end_after(options.deadline, options.json);
+    // The report is printed after the last question, so nothing was printed before this.
+    let last = match options.json {
+        true => &IN_JSON,
+        false => &IN_TEXT,
+    };
+    deadline::end_after(options.deadline, last);
     let report = Report::make(Environment(environment), options.largest_allocation);
-    sys::end_after(0, options.json);
+    deadline::end_after(0, last);
     let mut output = Output::new();
     let is_printed = match options.json {
         true => report.json(&mut output),

@@ -1,100 +1,9 @@
 //! The result as JSON and as sentences.
 
 use crate::report::{DeviceReport, Found, Report};
-use crate::sys::cuda::{Answer, Cuda, Unanswered};
-use crate::sys::{Stream, write_all};
-use core::fmt::{self, Display, Formatter, Write};
-
-/// Standard output, through a buffer.
-pub(crate) struct Output {
-    buffer: [u8; 4096],
-    used: usize,
-}
-
-impl Output {
-    pub(crate) fn new() -> Self {
-        Self {
-            buffer: [0; 4096],
-            used: 0,
-        }
-    }
-
-    /// Writes what is in the buffer. Returns false if that failed.
-    pub(crate) fn flush(&mut self) -> bool {
-        let used = core::mem::take(&mut self.used);
-        write_all(Stream::Output, self.buffer.get(..used).unwrap_or_default())
-    }
-}
-
-impl Write for Output {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            if self.used == self.buffer.len() && !self.flush() {
-                return Err(fmt::Error);
-            }
-            if let Some(place) = self.buffer.get_mut(self.used) {
-                *place = byte;
-                self.used += 1;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Bytes from elsewhere, as the inside of a JSON string. Bytes that are not UTF-8 become U+FFFD. As text for people
-/// they are one line that a terminal does not act on.
-struct Escaped<'a>(&'a [u8]);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for chunk in self.0.utf8_chunks() {
-            for c in chunk.valid().chars() {
-                match c {
-                    '"' | '\\' => write!(f, "\\{c}")?,
-                    c if c.is_control() => write!(f, "\\u{:04x}", u32::from(c))?,
-                    c => f.write_char(c)?,
-                }
-            }
-            if !chunk.invalid().is_empty() {
-                f.write_char('\u{fffd}')?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A UUID without the prefix that says whether it is one of a GPU or of a MIG instance, which CUDA does not say.
-struct Uuid([u8; 16]);
-
-impl Display for Uuid {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for (at, byte) in self.0.iter().enumerate() {
-            let hyphen = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
-            write!(f, "{hyphen}{byte:02x}")?;
-        }
-        Ok(())
-    }
-}
-
-/// Why a question has no answer.
-struct Why<'a>(&'a Cuda, Unanswered);
-
-impl Display for Why<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.1 {
-            Unanswered::Missing(name) => {
-                write!(f, "{} is not in this libcuda.so.1", Escaped(name.to_bytes()))
-            }
-            Unanswered::Error(name, error) => {
-                write!(f, "{} returned ", Escaped(name.to_bytes()))?;
-                match self.0.error_name(error) {
-                    Some(text) => write!(f, "{} ({error})", Escaped(text)),
-                    None => write!(f, "{error}"),
-                }
-            }
-        }
-    }
-}
+use core::fmt::{self, Write};
+use inside::json::{Escaped, OrNull, Output, Quoted, Uuid, Why};
+use inside::sys::cuda::{Answer, Cuda, Unanswered};
 
 /// The name of a compute mode (`CUcomputemode` in cuda.h).
 fn mode(mode: i32) -> &'static str {
@@ -103,27 +12,6 @@ fn mode(mode: i32) -> &'static str {
         2 => "prohibited",
         3 => "exclusive-process",
         _ => "unknown",
-    }
-}
-
-/// `null` for an answer that is missing.
-struct OrNull<T>(Option<T>);
-
-impl<T: Display> Display for OrNull<T> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Some(value) => value.fmt(f),
-            None => f.write_str("null"),
-        }
-    }
-}
-
-/// A string of JSON.
-struct Quoted<T>(T);
-
-impl<T: Display> Display for Quoted<T> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0)
     }
 }
 

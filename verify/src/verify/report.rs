@@ -1,7 +1,8 @@
 //! What CUDA and the container's environment say.
 
-use crate::sys::cuda::{Answer, Attribute, Context, Cuda, Device};
-use crate::sys::{self, Strings};
+use inside::sys::cuda::{Answer, Attribute, Context, Cuda, Device};
+use inside::sys::deadline::step;
+use inside::sys::{self, Strings, socket};
 
 /// The most devices that are examined. No machine has more GPUs.
 const MOST_DEVICES: usize = 16;
@@ -73,9 +74,9 @@ impl Report {
     pub(crate) fn make(environment: Environment, largest_allocation: bool) -> Self {
         let pipe = environment.get(b"CUDA_MPS_PIPE_DIRECTORY");
         let pipe = pipe.filter(|pipe| !pipe.is_empty()).unwrap_or(PIPE);
-        sys::step(c"the socket of the MPS daemon");
-        let control = sys::connect(&[pipe, b"/control"]);
-        sys::step(c"the loader");
+        step(c"the socket of the MPS daemon");
+        let control = socket::connect(&[pipe, b"/control"]);
+        step(c"the loader");
         let cuda = Cuda::open().map(|library| Found::ask(library, largest_allocation));
         Self {
             environment,
@@ -94,7 +95,7 @@ impl Report {
 
 impl Found {
     fn ask(library: Cuda, largest_allocation: bool) -> Self {
-        sys::step(c"cuInit");
+        step(c"cuInit");
         let count = library.init().and_then(|()| library.device_count());
         let mut devices = [const { None }; MOST_DEVICES];
         let ordinals = 0..count.unwrap_or(0);
@@ -115,16 +116,16 @@ impl Found {
 
 impl DeviceReport {
     fn ask(cuda: &Cuda, device: Device, largest_allocation: bool) -> Self {
-        sys::step(c"cuDeviceGetUuid");
+        step(c"cuDeviceGetUuid");
         let uuid = cuda.uuid(device);
-        sys::step(c"cuDevicePrimaryCtxRetain");
+        step(c"cuDevicePrimaryCtxRetain");
         let context = cuda.context(device);
         let in_context = context.as_ref().map_err(|unanswered| *unanswered);
-        sys::step(c"cuMemGetInfo");
+        step(c"cuMemGetInfo");
         let memory = in_context.and_then(Context::memory);
-        sys::step(c"cuMemAlloc");
+        step(c"cuMemAlloc");
         let largest = largest_allocation.then(|| largest(in_context?, memory?.1));
-        sys::step(c"cuDeviceGetAttribute");
+        step(c"cuDeviceGetAttribute");
         Self {
             device,
             uuid,
