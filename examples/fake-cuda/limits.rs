@@ -11,10 +11,10 @@
 
 use crate::config::{Config, Gpu};
 use std::env;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// SMs that the hardware cannot divide: two share a TPC.
@@ -26,8 +26,9 @@ pub(crate) struct World {
     pub(crate) config: Config,
     /// The positions of the devices that this process sees, by its own numbers.
     pub(crate) visible: Vec<usize>,
-    /// The connection to the daemon, which a client keeps until it ends.
-    daemon: Option<OwnedFd>,
+    /// Whether a daemon accepts its connection. It is closed at once: a client of the real one asks there for its
+    /// server, and keeps the connection to that.
+    is_client: bool,
 }
 
 /// Bytes of memory.
@@ -46,11 +47,10 @@ impl World {
             Ok(list) => visible(&config.gpus, &list),
             Err(_) => (0..config.gpus.len()).collect(),
         };
-        let daemon = daemon();
         Self {
             config,
             visible,
-            daemon,
+            is_client: has_daemon(),
         }
     }
 
@@ -62,7 +62,7 @@ impl World {
 
     /// Whether this process is a client of a daemon.
     pub(crate) fn is_client(&self) -> bool {
-        self.daemon.is_some()
+        self.is_client
     }
 
     /// The SMs that this process can use.
@@ -94,7 +94,7 @@ impl World {
 
     /// What is the same for all clients of this process's daemon; `None` without one.
     pub(crate) fn server(&self) -> Option<u64> {
-        self.daemon.as_ref()?;
+        self.is_client.then_some(())?;
         std::fs::metadata(control()).ok().map(|socket| socket.ino())
     }
 
@@ -157,9 +157,12 @@ fn control() -> PathBuf {
     PathBuf::from(pipe).join("control")
 }
 
-/// A connection to the daemon, where one accepts it.
-fn daemon() -> Option<OwnedFd> {
-    let address = SocketAddrUnix::new(control()).ok()?;
-    let client = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
-    connect(&client, &address).ok().map(|()| client)
+/// Whether a daemon accepts a connection.
+fn has_daemon() -> bool {
+    let connected = || -> Result<(), Errno> {
+        let address = SocketAddrUnix::new(control())?;
+        let client = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        connect(&client, &address)
+    };
+    connected().is_ok()
 }

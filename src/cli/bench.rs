@@ -10,13 +10,13 @@ use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::UNIX_EPOCH;
-use tranche_bench::cell::Length;
+use tranche_bench::cell::{Length, Neighbour};
 use tranche_bench::picture::picture;
 use tranche_bench::results::Results;
 use tranche_bench::terminal::report;
 use tranche_bench::way::{Allowed, Way};
 use tranche_core::error::Error;
-use tranche_core::text::utc;
+use tranche_core::ledger::utc;
 use tranche_measure::guard::restore;
 use tranche_measure::guarded::Guarded;
 use tranche_measure::run::{Run, RunOptions};
@@ -43,6 +43,13 @@ pub(super) struct Args {
     /// Measure only this way of sharing, beside a process alone: ts2, mps2, mps-50-50, mps-80-20. May be repeated
     #[arg(long = "way", value_name = "WAY")]
     ways: Vec<Way>,
+    /// Measure only beside this neighbour: idle, hog-sm, hog-dram, hog-l2, hog-pcie, greedy, batch, fault. May be
+    /// repeated
+    #[arg(long = "beside", value_name = "NEIGHBOUR")]
+    neighbours: Vec<Neighbour>,
+    /// Only at half of the load that the device can serve alone, and not at 10 % and 90 %
+    #[arg(long)]
+    half: bool,
     /// Set compute modes and lengths of turns for as long as it takes
     #[arg(long)]
     change_modes: bool,
@@ -55,6 +62,9 @@ pub(super) struct Args {
     /// Words about the machine for the results, such as its model. They have no name of it otherwise
     #[arg(long, value_name = "TEXT", default_value = "")]
     machine: String,
+    /// The program that loads the device, in place of the installed one
+    #[arg(long, value_name = "FILE", hide = true)]
+    load_program: Option<PathBuf>,
     /// The seed of the times at which requests arrive
     #[arg(long, value_name = "NUMBER", default_value = "1", hide = true)]
     seed: u64,
@@ -132,15 +142,18 @@ fn measure(args: &Args) -> Result<ExitCode> {
         },
         length: length(args),
         ways: args.ways.clone(),
+        neighbours: args.neighbours.clone(),
+        loads: if args.half { vec![50] } else { Vec::new() },
+        load: args.load_program.clone(),
         machine: args.machine.clone(),
         date: today(),
         seed: args.seed,
     })?;
-    out::note(run.text().trim_end());
     let Some(mut guarded) = Guarded::start(&guard::words(&at, run.device()))? else {
         // The guard has said why.
         return Ok(ExitCode::FAILURE);
     };
+    run.text().lines().for_each(out::note);
     let measured = run.run(&guarded, std::os::fd::AsFd::as_fd(&stop), &mut |line| out::note(line));
     let put_back = guarded.end();
     let results = measured?;

@@ -29,6 +29,8 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("policy diff", Effect::Nothing),
     ("plan", Effect::Nothing),
     ("advise", Effect::Nothing),
+    ("bench restore", Effect::Machine),
+    ("bench guard", Effect::Machine),
     ("claim create", Effect::Records),
     ("status", Effect::Nothing),
     ("doctor", Effect::Nothing),

@@ -14,8 +14,8 @@ pub struct GpuClocks {
     pub slowed: Option<BTreeSet<Slowed>>,
 }
 
-/// Why a GPU runs more slowly than it could (nvml.h, `nvmlClocksEventReason*`). An idle GPU, and clocks that somebody has
-/// set, are not among these.
+/// Why a GPU runs more slowly than it could (nvml.h, `nvmlClocksEventReason*`). An idle GPU, and clocks that somebody
+/// has set, are not among these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Slowed {

@@ -8,7 +8,7 @@
 
 use crate::room::{Occupied, Room};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, setpgid};
+use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -41,9 +41,12 @@ const PROGRAMS_END: Duration = Duration::from_secs(5);
 pub fn guard(at: &PlanOptions, device: &DeviceKey, log: tracing::level_filters::LevelFilter) -> Result<()> {
     // Before any thread is started: the broker below reads these signals.
     let _stop = stop::signals("guard")?;
-    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().about("guard", "has no input")?);
-    // Ctrl-C is for the process that measures.
-    setpgid(Pid::from_raw(0), Pid::from_raw(0)).about("guard", "cannot have a process group of its own")?;
+    let mut input = File::from(
+        io::stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .about("guard", "has no input")?,
+    );
     let room = Room::of(at);
     let occupied = room.occupy()?;
     put_back(&room)?;

@@ -3,8 +3,9 @@
 use crate::guard::READY;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use tranche_core::error::{Context, Error, Result};
+use tranche_core::execute::Program;
 
 /// The guard of a run. Everything is put back when it is dropped.
 #[derive(Debug)]
@@ -21,11 +22,15 @@ impl Guarded {
     /// Returns an error if it cannot be started.
     pub fn start(words: &[OsString]) -> Result<Option<Self>> {
         let own = std::env::current_exe().about("tranche", "its own path is unknown")?;
-        let mut command = Command::new(own);
-        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().about("guard", "cannot be started")?;
+        let mut program = Program::new(own);
+        program.args(words).environment_of_caller();
+        program
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        let mut child = program.spawn().about("guard", "cannot be started")?;
         let output = child.stdout.take().map(BufReader::new);
-        let mut guarded = Self {
+        let guarded = Self {
             input: child.stdin.take(),
             child,
         };
@@ -36,7 +41,7 @@ impl Guarded {
         if line.trim_end() == READY {
             return Ok(Some(guarded));
         }
-        guarded.end()?;
+        drop(guarded);
         Ok(None)
     }
 

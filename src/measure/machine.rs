@@ -31,12 +31,8 @@ impl Measurable {
     /// The device of this name.
     ///
     /// # Errors
-    /// Returns an error if the host has no such device, if it is that of another machine, or if somebody uses it.
+    /// Returns an error if the host has no such device, or if somebody uses it.
     pub(crate) fn find(at: &PlanOptions, name: &str) -> Result<Self> {
-        if at.host.inventory.is_some() {
-            let what = "is a description of a machine, and nothing can be measured on it";
-            return Err(Error::usage("--inventory", what));
-        }
         // The policy of the machine may be wrong: it is not what is measured.
         let facts = HostNow::new(Room::of(at).inside_without_policy()).now()?;
         let selector: DeviceSelector = name.parse()?;
@@ -76,7 +72,9 @@ impl Measurable {
                 None => product.into_owned(),
             },
             driver: driver.map_or_else(unknown, |driver| driver.version.to_string()),
-            cuda: driver.and_then(|driver| driver.cuda).map_or_else(unknown, |cuda| cuda.to_string()),
+            cuda: driver
+                .and_then(|driver| driver.cuda)
+                .map_or_else(unknown, |cuda| cuda.to_string()),
             kernel: kernel.release().to_string_lossy().into_owned(),
             memory_mib: device.memory().map_or(0, |memory| memory.mib()),
             sms,

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 use tranche_bench::cell::{Agenda, Cell, Length, Neighbour};
 use tranche_bench::event::{Event, Ready};
@@ -19,9 +19,13 @@ use tranche_bench::results::{Recorded, RecordedWay, Results};
 use tranche_bench::schedule::{Window, arrivals, input, mean_gap};
 use tranche_bench::way::{Allowed, RefusedWay, Seat, Setup, Way, setups};
 use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::execute::Program;
 use tranche_core::own_programs;
 use tranche_core::types::{DeviceKey, ShareName};
 use tranche_state::planning::PlanOptions;
+
+/// The program that loads the device.
+const LOAD: &str = "tranche-load";
 
 /// How long after the line that tells them all processes begin.
 const LEAD: u64 = 200_000_000;
@@ -53,6 +57,12 @@ pub struct RunOptions {
     pub length: Length,
     /// Only these ways; empty for all that are possible.
     pub ways: Vec<Way>,
+    /// Only beside these neighbours, and alone; empty for all.
+    pub neighbours: Vec<Neighbour>,
+    /// Only at these loads, in percent; empty for all.
+    pub loads: Vec<u32>,
+    /// The program that loads the device; `None` for the one of this installation.
+    pub load: Option<PathBuf>,
     /// The machine in words that a person chose.
     pub machine: String,
     /// The day.
@@ -82,14 +92,34 @@ impl Run {
         let is_asked = |way: Way| options.ways.is_empty() || way == Way::Solo || options.ways.contains(&way);
         possible.retain(|setup| is_asked(setup.way));
         refused.retain(|one| is_asked(one.way));
+        if let Some(RefusedWay { way, why }) = refused.iter().find(|one| options.ways.contains(&one.way)) {
+            return Err(Error::failed(
+                &options.device,
+                format!("cannot be shared by {way}: {why}"),
+            ));
+        }
         let ways: Vec<Way> = possible.iter().map(|setup| setup.way).collect();
         if !ways.contains(&Way::Solo) {
             let why = refused.first().map_or_else(String::new, |one| one.why.clone());
             return Err(Error::failed(&options.device, format!("cannot be measured: {why}")));
         }
+        if options.load.is_none() {
+            own_programs::find(LOAD)?;
+        }
+        let mut agenda = Agenda::new(&ways, options.length);
+        // What the others are compared with is measured always.
+        let is_beside = |cell: &Cell| {
+            cell.neighbour == Neighbour::Idle
+                || options.neighbours.is_empty()
+                || options.neighbours.contains(&cell.neighbour)
+        };
+        let is_load = |cell: &Cell| options.loads.is_empty() || options.loads.contains(&cell.load);
+        let is_asked = |cell: &Cell| is_load(cell) && is_beside(cell);
+        agenda.cells.retain(is_asked);
+        agenda.left_out.retain(is_asked);
         Ok(Self {
             room: Room::of(&options.at),
-            agenda: Agenda::new(&ways, options.length),
+            agenda,
             device,
             setups: possible,
             refused,
@@ -137,7 +167,11 @@ impl Run {
         };
         for (number, cell) in self.agenda.cells.iter().enumerate() {
             let setup = self.setup(cell.way)?;
-            if recorded.ways.last().is_none_or(|way: &RecordedWay| way.setup.way != cell.way) {
+            if recorded
+                .ways
+                .last()
+                .is_none_or(|way: &RecordedWay| way.setup.way != cell.way)
+            {
                 self.room.set_policy(&setup.policy)?;
                 recorded.ways.push(self.look_at(setup)?);
             }
@@ -196,7 +230,12 @@ impl Run {
         stop: BorrowedFd<'_>,
     ) -> Result<BTreeMap<Neighbour, f64>> {
         let mut rates = BTreeMap::new();
-        for neighbour in [Neighbour::HogSm, Neighbour::HogDram, Neighbour::HogL2, Neighbour::HogPcie] {
+        for neighbour in [
+            Neighbour::HogSm,
+            Neighbour::HogDram,
+            Neighbour::HogL2,
+            Neighbour::HogPcie,
+        ] {
             let words = load::neighbour(neighbour, calibrated.fma, &calibrated.ready, ALONE.most_s);
             let mut tenant = match words {
                 Some(words) => Tenant::start(self, seat, &words)?,
@@ -238,7 +277,7 @@ impl Run {
         let mut tenant = Tenant::start(self, seat, &load::once("probe"))?;
         tenant.ready()?;
         let now = clock::now()?;
-        tenant.tell(&input(&[], now, now))?;
+        tenant.tell(&input(&[], now, now.saturating_add(1)))?;
         let events = tenant.events(now.saturating_add(AFTER))?;
         let seen = events.iter().find_map(|event| match event {
             Event::Probed { sms, .. } => u32::try_from(sms.len()).ok(),
@@ -349,10 +388,18 @@ fn named(seat: &Seat) -> String {
 }
 
 impl Launch for Run {
-    fn command(&self, seat: &Seat, program: &[OsString]) -> Result<Command> {
-        let mut command = Command::new(own_programs::find("tranche")?);
-        command.arg("run").args(self.room.inside().arguments());
-        command.arg("--share").arg(named(seat)).arg("--").args(program);
-        Ok(command)
+    fn program(&self) -> Result<PathBuf> {
+        match &self.options.load {
+            Some(program) => Ok(program.clone()),
+            None => own_programs::find(LOAD),
+        }
+    }
+
+    fn command(&self, seat: &Seat, load: &[OsString]) -> Result<Program> {
+        let mut program = Program::new(own_programs::find("tranche")?);
+        program.arg("run").args(self.room.inside().arguments());
+        program.arg("--share").arg(named(seat)).arg("--").args(load);
+        program.environment_of_caller();
+        Ok(program)
     }
 }

@@ -2,26 +2,39 @@
 
 use crate::clock;
 use std::ffi::OsString;
-use std::io::{ErrorKind, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use tranche_bench::event::{Event, Ready, Reader};
+use tranche_bench::event::{Event, Reader, Ready};
 use tranche_bench::way::Seat;
 use tranche_core::error::{Context, Error, Result};
-use tranche_core::own_programs;
+use tranche_core::execute::Program;
+use tranche_core::text::shown;
+use tranche_state::mutex::lock;
 
 /// How long the first calls of CUDA may take: without persistence mode the driver starts the GPU first.
 const START: Duration = Duration::from_secs(60);
 
+/// The most bytes of a line for people that are kept.
+const LONGEST_LINE: u64 = 1000;
+
 /// How a program is started in a share of the room.
 pub(crate) trait Launch {
-    /// The command of `program` with `arguments` in `seat`.
+    /// The program `tranche-load`.
+    ///
+    /// # Errors
+    /// Returns an error if it is missing.
+    fn program(&self) -> Result<PathBuf>;
+
+    /// `tranche-load`, with its arguments, in `seat`.
     ///
     /// # Errors
     /// Returns an error if a program of tranche is missing.
-    fn command(&self, seat: &Seat, program: &[OsString]) -> Result<Command>;
+    fn command(&self, seat: &Seat, load: &[OsString]) -> Result<Program>;
 }
 
 /// A process of `tranche-load`. It ends when this is dropped.
@@ -31,6 +44,8 @@ pub(crate) struct Tenant {
     child: Child,
     input: Option<ChildStdin>,
     output: Receiver<Result<Event>>,
+    /// The last line that it printed for people.
+    said: Arc<Mutex<String>>,
 }
 
 impl Tenant {
@@ -39,22 +54,36 @@ impl Tenant {
     /// # Errors
     /// Returns an error if it cannot be started.
     pub(crate) fn start(launch: &impl Launch, seat: &Seat, words: &[String]) -> Result<Self> {
-        let name = format!("{} in {}.{}", words.first().map_or("", String::as_str), seat.device, seat.share);
-        let mut program = vec![own_programs::find("tranche-load")?.into_os_string()];
+        let name = format!(
+            "{} in {}.{}",
+            words.first().map_or("", String::as_str),
+            seat.device,
+            seat.share
+        );
+        let mut program = vec![launch.program()?.into_os_string()];
         program.extend(words.iter().map(OsString::from));
         let mut command = launch.command(seat, &program)?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().about(&name, "cannot be started")?;
         let (events, output) = channel();
         if let Some(stdout) = child.stdout.take() {
             let reader = Reader::new(&name);
             thread::spawn(move || pass_on(stdout, reader, &events));
         }
+        let said = Arc::new(Mutex::new(String::new()));
+        if let Some(stderr) = child.stderr.take() {
+            let said = Arc::clone(&said);
+            thread::spawn(move || keep(stderr, &said));
+        }
         Ok(Self {
             name,
             input: child.stdin.take(),
             child,
             output,
+            said,
         })
     }
 
@@ -67,7 +96,16 @@ impl Tenant {
             Some(Event::Ready(ready)) => Ok(ready),
             Some(Event::Error { call, name, .. }) => Err(self.failed(format!("{call} failed: {name}"))),
             Some(other) => Err(self.failed(format!("began with {other:?}"))),
-            None => Err(self.failed("ended before it was ready".to_owned())),
+            None => {
+                // What it says comes by another thread.
+                let _ = self.child.wait();
+                thread::sleep(Duration::from_millis(50));
+                let said = lock(&self.said).clone();
+                Err(self.failed(match said.is_empty() {
+                    true => "ended before it was ready".to_owned(),
+                    false => format!("ended before it was ready: {said}"),
+                }))
+            }
         }
     }
 
@@ -76,7 +114,9 @@ impl Tenant {
     /// # Errors
     /// Returns an error if it has ended.
     pub(crate) fn tell(&mut self, text: &str) -> Result<()> {
-        let Some(input) = self.input.as_mut() else { return Ok(()) };
+        let Some(input) = self.input.as_mut() else {
+            return Ok(());
+        };
         match input.write_all(text.as_bytes()) {
             // Its events say why it has ended.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -127,6 +167,18 @@ impl Drop for Tenant {
         }
         // Nothing can be done about a process that cannot be killed.
         let _ = self.child.kill();
+    }
+}
+
+/// Reads what a process prints for people, and keeps its last line.
+fn keep(stderr: ChildStderr, said: &Mutex<String>) {
+    let mut stderr = BufReader::new(stderr);
+    loop {
+        let mut line = Vec::new();
+        match stderr.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => *lock(said) = shown(String::from_utf8_lossy(&line).trim_end()).into_owned(),
+        }
     }
 }
 

@@ -19,6 +19,8 @@ const CHANGES: [&str; 15] = [
     "mig apply",
     "mig undo",
     "mig restore",
+    "bench restore",
+    "bench guard",
     "system create-device-nodes",
     "system prepare-removal",
 ];
@@ -31,6 +33,7 @@ fn more(verb: &str) -> &'static [&'static str] {
     match verb {
         "claim create" => &["--name=x"],
         "advise" => &["--kind=service"],
+        "bench guard" => &["GPU-573b7ec7-fbe3-a735-0919-cb0e40983ab1"],
         "drain" | "undrain" | "mps start" | "mps stop" | "mps restart" => &["0"],
         "run" => &["--share=0", "--", "true"],
         "verify" => &["nothing"],

@@ -26,8 +26,8 @@ impl ControlOptions {
     }
 }
 
-/// Whether the daemons of the ledger in `state_dir` can be started as units: `tranche-mps@.service` reads the journals of
-/// the usual state directory.
+/// Whether the daemons of the ledger in `state_dir` can be started as units: `tranche-mps@.service` reads the journals
+/// of the usual state directory.
 fn is_of_the_unit(state_dir: &Path) -> bool {
     state_dir == Path::new(STATE_DIR)
 }
