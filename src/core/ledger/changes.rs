@@ -108,6 +108,7 @@ impl Locked<'_> {
     pub fn replace(&self, old: &[Book], new: &[Book]) -> LedgerResult<()> {
         let changed = || old.iter().zip(new).filter(|(old, new)| old != new);
         changed().try_for_each(|(old, _)| self.check_restored(&old.gpu))?;
+        self.ledger().note_begun(changed().map(|(_, new)| new))?;
         let reserved: Vec<(Book, Book)> = changed()
             .map(|(old, new)| (reservations(old), reservations(new)))
             .filter(|(old, new)| old != new)

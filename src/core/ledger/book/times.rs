@@ -1,0 +1,89 @@
+//! What is reserved for later, and keeps a part of a GPU from others.
+
+use super::Book;
+use crate::ledger::calendar::{Asker, NearTime, NearTimes, ReservedTime};
+use crate::ledger::fit;
+use crate::types::{Bounds, DeviceKey, HeldPart};
+
+impl Book {
+    /// The same book, which keeps what is reserved for those who have reserved it.
+    #[must_use]
+    pub fn with_times(self, times: NearTimes) -> Self {
+        Self { times, ..self }
+    }
+
+    /// Says for whom it is asked what is free: for `uid`, whose hold is known to end after `ends_within` seconds; `None`
+    /// where nothing ends it.
+    pub fn asked_by(&mut self, uid: u32, ends_within: Option<u64>) {
+        self.times.asker = Some(Asker { uid, ends_within });
+    }
+
+    /// Says that it is asked for nobody: nothing counts as reserved.
+    pub fn asked_by_nobody(&mut self) {
+        self.times.asker = None;
+    }
+
+    /// The reservation that keeps `part` of `device` from whom the book is [asked by](Book::asked_by); `None` if there
+    /// is none.
+    pub fn why_reserved(&self, device: &DeviceKey, part: &HeldPart, bounds: Bounds) -> Option<&ReservedTime> {
+        let asker = self.times.asker?;
+        let barring = self.times.barring(asker).filter(|near| !self.is_given_up(near));
+        let barring: Vec<&ReservedTime> = barring.map(|near| &near.time).collect();
+        if let Some(meets) = barring.iter().find(|time| time.meets(device, part)) {
+            return Some(meets);
+        }
+        // What is reserved and not held yet is to fit later. What its holder has is counted as held.
+        let is_to_come = |time: &&&ReservedTime| !self.held().any(|(device, part)| time.meets(device, part));
+        let to_come: Vec<&ReservedTime> = barring.iter().filter(is_to_come).copied().collect();
+        let first = *to_come.first()?;
+        let later = to_come.iter().map(|time| (&time.device, &time.part));
+        let fits_now = fit::fits(device, part, bounds, self.held()).is_ok();
+        let is_in_the_way = fits_now && fit::fits(device, part, bounds, self.held().chain(later)).is_err();
+        is_in_the_way.then_some(first)
+    }
+
+    /// Whether all of `part` of `device` is reserved now for whom the book is asked by. Then those who wait for it come
+    /// later.
+    pub fn is_own_time(&self, device: &DeviceKey, part: &HeldPart) -> bool {
+        let Some(asker) = self.times.asker else { return false };
+        let mut near = self.times.near.iter();
+        near.any(|near| near.time.uid == asker.uid && near.time.covers(device, part) && !self.is_given_up(near))
+    }
+
+    /// Whether something is reserved of it now or soon.
+    pub fn has_times(&self) -> bool {
+        !self.times.near.is_empty()
+    }
+
+    /// Reads the claims by which it is known whether reservations are used.
+    pub(super) fn read_users_of_times(&mut self) {
+        let unused: Vec<ReservedTime> = {
+            let near = self.times.near.iter().filter(|near| near.is_unused);
+            near.map(|near| near.time.clone()).collect()
+        };
+        if !unused.is_empty() {
+            // A damaged line still says what is held.
+            let _: Result<(), _> = self.read(|device, part, _| unused.iter().any(|time| time.meets(device, part)));
+        }
+    }
+
+    /// Whether the user of a reservation has not come in time.
+    fn is_given_up(&self, near: &NearTime) -> bool {
+        let time = &near.time;
+        let is_use = |claim: &super::Claim| claim.uid == time.uid && time.meets(&claim.device, &claim.part);
+        near.is_unused && !self.claims.iter().any(is_use)
+    }
+
+    /// Notes which reservations of `uid` are used by a claim on `part` of `device`.
+    pub(super) fn note_use(&mut self, uid: u32, device: &DeviceKey, part: &HeldPart) {
+        let used = self.times.near.iter();
+        let used = used.filter(|near| near.time.uid == uid && near.time.meets(device, part) && !self.is_given_up(near));
+        let used: Vec<u32> = used.map(|near| near.time.id).collect();
+        self.times.begun.extend(used);
+    }
+
+    /// The reservations that were used since the book was read, by number.
+    pub(in crate::ledger) fn begun(&self) -> impl Iterator<Item = u32> + '_ {
+        self.times.begun.iter().copied()
+    }
+}
