@@ -30,6 +30,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("plan", Effect::Nothing),
     ("advise", Effect::Nothing),
     ("claim create", Effect::Records),
+    ("reserve", Effect::Records),
     ("status", Effect::Nothing),
     ("doctor", Effect::Nothing),
     ("drain", Effect::Records),
@@ -114,14 +115,11 @@ mod tests {
 
     /// The verbs of `command` that take an inventory.
     fn with_inventory(command: &Command, path: &str) -> Vec<String> {
-        if !command.has_subcommands() {
-            let takes = command.get_arguments().any(|arg| arg.get_id() == "inventory");
-            return takes.then(|| path.to_owned()).into_iter().collect();
-        }
+        let takes = command.get_arguments().any(|arg| arg.get_id() == "inventory");
+        let own = takes.then(|| path.to_owned());
         let below = command.get_subcommands();
-        below
-            .flat_map(|verb| with_inventory(verb, format!("{path} {}", verb.get_name()).trim_start()))
-            .collect()
+        let below = below.flat_map(|verb| with_inventory(verb, format!("{path} {}", verb.get_name()).trim_start()));
+        own.into_iter().chain(below).collect()
     }
 
     #[test]

@@ -275,7 +275,7 @@ impl Claims {
     }
 
     /// The same claims for a user whose new hold is ended after so many seconds; `None` if nothing ends it. What is
-    /// known to end in time is given also shortly before the device is reserved for somebody else.
+    /// known to end in time is given also shortly before the device is reserved for another user.
     #[must_use]
     pub fn ending_within(self, ends_within: Option<u64>) -> Self {
         Self { ends_within, ..self }

@@ -4,11 +4,12 @@
 //!
 //! - C1: At no time are two reservations of parts that cannot be held at once, nor more than a device has.
 //! - C2: Reservations of one GPU that follow one another, with less than [`CalendarSettings::gap`] between them, are
-//!   together no longer than `longest`. So whoever waits first for the GPU is passed by reservations for no longer.
-//! - C3: A user has at most `open` reservations that are not over, of `hours` hours together, that begin at most `ahead`
-//!   from now. Root has no such limit.
+//!   together no longer than `longest`. So the first request that waits for the GPU is passed by reservations for no
+//!   longer.
+//! - C3: A user has at most `open` reservations that are not over, of `hours` hours together, that begin at most
+//!   `ahead` from now. Root has no such limit.
 //!
-//! How reservations bind starts is in [`tranche_core::ledger::calendar`].
+//! How reservations bind starts (C4, C5) is in [`tranche_core::ledger::calendar`].
 
 mod place;
 
@@ -75,7 +76,7 @@ pub fn is_free(
     let Period { from, until } = period;
     let of_gpu = || times.iter().filter(|time| time.device.gpu() == device.gpu());
     let beside = || of_gpu().filter(|time| time.is_at_the_time_of(from, until));
-    if let Some(taken) = beside().find(|time| time.meets(device, part)) {
+    if let Some(taken) = beside().find(|time| time.overlaps(device, part)) {
         return Err(NotFree::Reserved(Box::new(taken.clone())));
     }
     // What is reserved at a moment changes where a reservation begins, and only grows there.

@@ -44,7 +44,6 @@ const KEPT_FOR: u64 = 86_400;
 
 /// A part of a device that is reserved for somebody, for a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct ReservedTime {
     /// Its number, which no other one gets.
     pub id: u32,
@@ -142,7 +141,7 @@ impl ReservedTime {
     }
 
     /// Whether its part and `part` of `device` cannot be held at once, whatever their size.
-    pub fn meets(&self, device: &DeviceKey, part: &HeldPart) -> bool {
+    pub fn overlaps(&self, device: &DeviceKey, part: &HeldPart) -> bool {
         meet((&self.device, &self.part), (device, part))
     }
 
@@ -158,14 +157,14 @@ impl ReservedTime {
         }
     }
 
-    /// Whether nothing that it meets is given at `now` to `asker`, who is known to end at `ends`.
+    /// Whether nothing that it overlaps is given at `now` to `asker`, who is known to end at `ends`.
     fn bars(&self, asker: u32, ends: Option<u64>, now: u64) -> bool {
         asker != self.uid && self.is_near(now) && ends.is_none_or(|ends| ends > self.from)
     }
 }
 
 impl Calendar {
-    /// The calendar of the machine whose ledger is in `state_dir`; an empty one if there is none.
+    /// The calendar of the machine whose ledger is in `state_dir`; an empty one if the file does not exist.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, is damaged or was written by a newer tranche.

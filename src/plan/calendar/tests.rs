@@ -175,7 +175,7 @@ proptest! {
                 let at = half * HOUR / 2;
                 let then: Vec<&&ReservedTime> = of_gpu.iter().filter(|time| time.from <= at && at < time.until).collect();
                 for (number, one) in then.iter().enumerate() {
-                    prop_assert!(then[number + 1..].iter().all(|other| !one.meets(&other.device, &other.part)));
+                    prop_assert!(then[number + 1..].iter().all(|other| !one.overlaps(&other.device, &other.part)));
                 }
                 // Quarters are thirds of the device here, so three of the four fit.
                 prop_assert!(then.len() <= 3, "{} of 3", then.len());

@@ -69,7 +69,8 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// Notes what is held now, under `plan`.
     pub(super) fn set(&mut self, books: Books, plan: Arc<Plan>) {
-        let is_same = self.books.books == books.books && self.books.out_of_service == books.out_of_service;
+        let of = |books: &Books| (books.times.clone(), books.out_of_service.clone());
+        let is_same = self.books.books == books.books && of(&self.books) == of(&books);
         // What is wrong with a damaged book may have changed.
         if is_same && books.damaged.is_empty() && Arc::ptr_eq(&self.plan, &plan) {
             return;

@@ -51,7 +51,8 @@ impl PartialEq for NearTimes {
 impl Eq for NearTimes {}
 
 impl NearTimes {
-    /// What is reserved of `gpu`, or of all, by `calendar`, as it was read, now. `begun` gives the reservations that were used.
+    /// What is reserved of `gpu`, or of all, by `calendar`, as it was read, now. `begun` gives the reservations that
+    /// were used.
     pub(in crate::ledger) fn of(
         calendar: Result<Calendar>,
         gpu: Option<&GpuUuid>,
@@ -68,8 +69,11 @@ impl NearTimes {
         }
     }
 
-    /// As [`NearTimes::of`], when the clock says `clock` and the machine has run for `uptime` seconds.
-    pub(in crate::ledger) fn at(
+    /// What is reserved of `gpu`, or of all, when the clock says `clock` and the machine has run for `uptime` seconds.
+    ///
+    /// # Errors
+    /// Returns the error of `begun`, which gives the reservations that were used, by number.
+    pub fn at(
         calendar: Calendar,
         gpu: Option<&GpuUuid>,
         clock: u64,
@@ -95,6 +99,11 @@ impl NearTimes {
             now,
             ..Self::default()
         })
+    }
+
+    /// Whether nothing is reserved now or soon.
+    pub fn is_empty(&self) -> bool {
+        self.near.is_empty()
     }
 
     /// Those that keep something from `asker`, but for their parts.

@@ -224,3 +224,21 @@ fn nothing_is_given_while_it_is_unknown_what_is_reserved() {
         "it is unknown what is reserved: /var/lib/tranche/calendar.json: is damaged"
     );
 }
+
+#[test]
+fn a_reservation_that_follows_takes_nothing_of_the_one_before() {
+    let times = [
+        time(1000, HeldPart::Whole, FROM, FROM + HOUR),
+        time(1001, HeldPart::Whole, FROM + HOUR, FROM + 2 * HOUR),
+    ];
+    let is_given = |clock: u64, uid: u32| {
+        at(clock, &times, &[1, 2])
+            .take(&by(uid, HeldPart::Whole), &Toy::new())
+            .is_ok()
+    };
+    let near_both = FROM + HOUR - 600;
+    assert!(is_given(near_both, 1000), "its time is not over");
+    assert!(!is_given(near_both, 1001) && !is_given(near_both, 1002));
+    let second = FROM + HOUR;
+    assert!(!is_given(second, 1000) && is_given(second, 1001));
+}
