@@ -16,6 +16,7 @@ use crate::sealed;
 use crate::text::shown;
 use crate::types::{DeviceKey, HeldPart};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -78,7 +79,7 @@ pub struct ReservedTime {
 }
 
 /// All that is reserved.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Calendar {
     version: u32,
     /// The number of the next reservation.
@@ -191,19 +192,34 @@ impl Calendar {
     }
 
     fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
+        // The times are parsed once it is known that their form is.
         #[derive(Deserialize)]
-        struct Version {
+        struct File<'t> {
             version: u32,
+            #[serde(default)]
+            next: u32,
+            #[serde(default)]
+            changed: u64,
+            #[serde(borrow)]
+            times: Option<&'t RawValue>,
         }
         let unusable = |what: &str| {
             Error::failed(path.display(), what).hint("tranche reserve cancel all writes it anew, without a reservation")
         };
-        let damaged = |error| unusable("is damaged").from_source(error);
-        let Version { version } = sealed::parse(bytes).map_err(damaged)?;
-        match version {
-            VERSION => sealed::parse(bytes).map_err(damaged),
-            _ => Err(unusable("was written by a newer tranche")),
+        let damaged = || unusable("is damaged");
+        let text = std::str::from_utf8(bytes).map_err(|error| damaged().from_source(error))?;
+        let text = sealed::open(text).ok_or_else(damaged)?;
+        let file: File<'_> = serde_json::from_str(&text).map_err(|error| damaged().from_source(error))?;
+        if file.version != VERSION {
+            return Err(unusable("was written by a newer tranche"));
         }
+        let times = file.times.ok_or_else(damaged)?.get();
+        Ok(Self {
+            version: file.version,
+            next: file.next,
+            changed: file.changed,
+            times: serde_json::from_str(times).map_err(|error| damaged().from_source(error))?,
+        })
     }
 
     /// The file, for the machine whose ledger is in `state_dir`.

@@ -395,6 +395,7 @@ impl Locked<'_> {
     ) -> LedgerResult<T> {
         self.check_restored(device.gpu())?;
         let mut book = self.ledger.read_with(device.gpu(), read)?;
+        book.note_held();
         let (value, made) = change(&mut book)?;
         if made == Change::Made {
             self.ledger.note_begun(std::iter::once(&book))?;
@@ -411,8 +412,11 @@ impl Locked<'_> {
         let all = self.ledger.books()?;
         let mut wrong: Vec<LedgerError> = all.damaged.into_iter().map(LedgerError::Damaged).collect();
         for mut book in all.books {
+            book.note_held();
             if change(&mut book) == Change::Made {
-                let written = self.check_restored(&book.gpu).and_then(|()| self.ledger.write(&book));
+                let noted = self.ledger.note_begun(std::iter::once(&book));
+                let written = noted.and_then(|()| self.check_restored(&book.gpu));
+                let written = written.and_then(|()| self.ledger.write(&book));
                 wrong.extend(written.err());
             }
         }

@@ -86,9 +86,12 @@ impl Book {
 
     /// Whether the user of a reservation has not come in time.
     fn is_given_up(&self, near: &NearTime) -> bool {
-        let time = &near.time;
+        near.is_unused && !self.is_used_by_claim(near)
+    }
+
+    fn is_used_by_claim(&self, NearTime { time, .. }: &NearTime) -> bool {
         let is_use = |claim: &super::Claim| claim.uid == time.uid && time.overlaps(&claim.device, &claim.part);
-        near.is_unused && !self.claims.iter().any(is_use)
+        self.claims.iter().any(is_use)
     }
 
     /// Notes which reservations of `uid` are used by a claim on `part` of `device`.
@@ -97,6 +100,19 @@ impl Book {
         let used =
             used.filter(|near| near.time.uid == uid && near.time.overlaps(device, part) && !self.is_given_up(near));
         let used: Vec<u32> = used.map(|near| near.time.id).collect();
+        self.times.begun.extend(used);
+    }
+
+    /// Notes which reservations are used by what is held now: what was taken before its time may be released in it.
+    pub(in crate::ledger) fn note_held(&mut self) {
+        let is_held = |near: &&NearTime| near.time.from <= self.times.now && self.is_used_by_claim(near);
+        let used: Vec<u32> = self
+            .times
+            .near
+            .iter()
+            .filter(is_held)
+            .map(|near| near.time.id)
+            .collect();
         self.times.begun.extend(used);
     }
 

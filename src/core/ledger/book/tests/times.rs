@@ -242,3 +242,17 @@ fn a_reservation_that_follows_takes_nothing_of_the_one_before() {
     let second = FROM + HOUR;
     assert!(!is_given(second, 1000) && is_given(second, 1001));
 }
+
+#[test]
+fn what_was_taken_before_its_time_and_is_released_in_it_was_used() {
+    let times = [time(1000, HeldPart::Whole, FROM, FROM + 2 * HOUR)];
+    let held = |clock: u64| {
+        let mut book = at(clock, &times, &[]);
+        let near = std::mem::take(&mut book.times);
+        book.take(&by(1000, HeldPart::Whole), &Toy::new()).unwrap();
+        book.times = near;
+        book.note_held();
+        book.begun().collect::<Vec<_>>()
+    };
+    assert_eq!((held(FROM - 60), held(FROM)), (vec![], vec![1]));
+}
