@@ -61,6 +61,30 @@ fn two_reservations_of_one_device_do_not_overlap_and_may_touch() {
 }
 
 #[test]
+fn shares_of_a_device_are_reserved_at_once_as_far_as_they_fit() {
+    let settings = CalendarSettings::default();
+    let taken = |number: u32, from: u64, until: u64| ReservedTime {
+        part: part(number),
+        ..time(1, 1, from * HOUR, until * HOUR)
+    };
+    // Two thirds from 10 on, and three from 12 to 13.
+    let times = [taken(0, 10, 14), taken(1, 10, 14), taken(2, 12, 13)];
+    let fourth = |from: u64, until: u64| {
+        let asked = (&key(1), &part(3), Bounds::default());
+        is_free(&times, &settings, asked, hours(from, until))
+    };
+    assert_eq!(fourth(10, 12), Ok(()));
+    assert_eq!(fourth(13, 14), Ok(()));
+    for (from, until) in [(11, 14), (12, 13), (10, 13)] {
+        assert_eq!(
+            fourth(from, until),
+            Err(NotFree::TooMuch { at: 12 * HOUR }),
+            "{from} to {until}"
+        );
+    }
+}
+
+#[test]
 fn reservations_of_a_gpu_leave_a_gap_for_those_who_wait() {
     let day = [time(1, 1, 0, 12 * HOUR), time(2, 1, 12 * HOUR, 24 * HOUR)];
     let said = whole(&day, 1, hours(24, 25)).unwrap_err();
