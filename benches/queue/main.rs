@@ -32,7 +32,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use tranche_plan::queue::QueueTimes;
-use tranche_test_support::queue::request_for_both;
+use tranche_test_support::queue::{months, request_for_both, table_of_months};
 
 /// The load of the table: what would be held on average if each request were served at once, as a part of all devices.
 const LOAD: f64 = 1.1;
@@ -46,7 +46,13 @@ fn main() {
         return;
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let table = format!("{}\n{}\n{}", of_a_day(), of_a_team(), of_two_devices());
+    let table = format!(
+        "{}\n{}\n{}\n{}",
+        of_a_day(),
+        of_a_team(),
+        of_two_devices(),
+        table_of_months(&months(0..3))
+    );
     println!("{table}");
     page::write_table(&docs, "waiting", &table);
     let longest = plot(

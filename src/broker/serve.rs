@@ -28,6 +28,7 @@ mod signals;
 mod socket;
 mod status;
 mod ticker;
+mod times;
 
 pub use mig::change_without_broker;
 pub use socket::Socket;
@@ -52,6 +53,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Result, line};
+use tranche_core::ledger::Calendar;
 use tranche_protocol::Request;
 use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::out_of_service;
@@ -264,6 +266,8 @@ impl Door<'_> {
             true => match self.commands.control.tick() {
                 // Users may hold something for a limited time, and this process looks whether they do for longer.
                 None if self.commands.limits_time() => idle,
+                // It tells those who hold what is reserved, and ends them where the policy says so.
+                None if Calendar::read(self.state_dir).is_ok_and(|calendar| !calendar.times.is_empty()) => idle,
                 // Instances that were made on demand are destroyed by this process.
                 None if OnDemandInstances::read(self.state_dir).is_ok_and(|all| all.made.is_empty()) => {
                     return Look::End;

@@ -32,6 +32,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("bench restore", Effect::Machine),
     ("bench guard", Effect::Machine),
     ("claim create", Effect::Records),
+    ("reserve", Effect::Records),
     ("status", Effect::Nothing),
     ("doctor", Effect::Nothing),
     ("drain", Effect::Records),
@@ -116,14 +117,11 @@ mod tests {
 
     /// The verbs of `command` that take an inventory.
     fn with_inventory(command: &Command, path: &str) -> Vec<String> {
-        if !command.has_subcommands() {
-            let takes = command.get_arguments().any(|arg| arg.get_id() == "inventory");
-            return takes.then(|| path.to_owned()).into_iter().collect();
-        }
+        let takes = command.get_arguments().any(|arg| arg.get_id() == "inventory");
+        let own = takes.then(|| path.to_owned());
         let below = command.get_subcommands();
-        below
-            .flat_map(|verb| with_inventory(verb, format!("{path} {}", verb.get_name()).trim_start()))
-            .collect()
+        let below = below.flat_map(|verb| with_inventory(verb, format!("{path} {}", verb.get_name()).trim_start()));
+        own.into_iter().chain(below).collect()
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod advise;
 mod bench;
 mod broker;
+mod calendar;
 mod cdi;
 mod claim;
 mod complete_names;
@@ -24,6 +25,7 @@ pub mod place;
 mod plan;
 mod policy;
 mod progress;
+mod reserve;
 mod run;
 mod runtime;
 mod sharing;
@@ -77,6 +79,8 @@ enum Verb {
     /// Reserve shares for a container that starts later; list and release claims
     #[command(subcommand)]
     Claim(claim::Verb),
+    Reserve(Box<reserve::Args>),
+    Calendar(calendar::Args),
     Status(status::Args),
     Doctor(doctor::Args),
     Drain(Box<drain::DrainArgs>),
@@ -205,6 +209,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Advise(args) => advise::run(&args),
         Verb::Bench(args) => bench::run(&args),
         Verb::Claim(verb) => claim::run(&verb),
+        Verb::Reserve(args) => reserve::run(&args),
+        Verb::Calendar(args) => calendar::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Drain(args) => drain::drain(&args),
         Verb::Undrain(args) => drain::undrain(&args),

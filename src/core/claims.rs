@@ -21,7 +21,7 @@ mod renumber;
 mod resource_claim;
 mod turn;
 
-pub use explain::{explain, kind_of, until_ended};
+pub use explain::{RESERVED, explain, kind_of, until_ended};
 pub use made::{just_made_for, make_way};
 pub use renumber::MovedClaim;
 pub use resource_claim::ClaimPart;
@@ -50,6 +50,8 @@ pub struct Claims {
     callers: usize,
     /// The pod for whose container this process works.
     pod: Option<PodName>,
+    /// After how many seconds a new hold is known to end.
+    ends_within: Option<u64>,
 }
 
 /// The claims while nobody else changes them.
@@ -249,6 +251,7 @@ impl Claims {
             uid: nix::unistd::getuid().as_raw(),
             callers: 0,
             pod: None,
+            ends_within: None,
         })
     }
 
@@ -269,6 +272,18 @@ impl Claims {
     #[must_use]
     pub fn for_pod(self, pod: Option<PodName>) -> Self {
         Self { pod, ..self }
+    }
+
+    /// The same claims for a user whose new hold is ended after so many seconds; `None` if nothing ends it. What is
+    /// known to end in time is given also shortly before the device is reserved for another user.
+    #[must_use]
+    pub fn ending_within(self, ends_within: Option<u64>) -> Self {
+        Self { ends_within, ..self }
+    }
+
+    /// Asks `book` for the user as whom the claims are used.
+    pub fn ask(&self, book: &mut Book) {
+        book.asked_by(self.uid, self.ends_within);
     }
 
     /// The machine whose processes hold the claims.

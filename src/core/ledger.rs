@@ -11,6 +11,7 @@
 //! [`Book`] holds the rules, without a disk or a clock; [`Ledger`] puts them on disk; [`process`] looks at processes.
 
 mod book;
+pub mod calendar;
 mod changes;
 mod claim;
 mod directory;
@@ -34,6 +35,7 @@ mod watch;
 
 pub use crate::types::{Bounds, HeldPart, HeldShare, Promise, STATE_DIR, Strategy};
 pub use book::{Ask, Book, World};
+pub use calendar::{Calendar, NearTimes, ReservedTime};
 pub use claim::{Cgroup, Claim, ClaimState, InitProcess};
 pub use directory::{LedgerDirectory, kept_dir};
 pub use ends::Ends;

@@ -19,6 +19,7 @@
 //! | [`idle`] | for how long what users hold has done nothing |
 //! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
 //! | [`mig`] | the division of GPUs by MIG: what is offered, what exists, what is wanted, and the steps between |
+//! | [`calendar`] | what may be reserved for later |
 //! | [`queue`] | who of the waiting users is served next |
 //! | [`reserve`] | reserves shares of a plan, and says what of the held shares a plan does not know |
 //! | [`advise`](mod@advise) | a policy for what people want of a machine, and why it is this one |
@@ -28,6 +29,7 @@
 //! | [`engines`] | what tranche knows of each engine |
 
 pub mod advise;
+pub mod calendar;
 pub mod cdi;
 pub mod derive;
 pub mod difference;

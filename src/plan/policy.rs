@@ -4,6 +4,7 @@
 //! inventory. The form is that of NVIDIA's k8s-device-plugin (`version: v1`) with additional keys. The keys that the
 //! plugin parses and then ignores (`devices`, `rename`) have an effect here.
 
+mod calendar;
 mod kubernetes;
 mod limit_time;
 mod mps;
@@ -11,6 +12,7 @@ pub mod read;
 mod runtime;
 mod users;
 
+pub use calendar::{CalendarSettings, ClearBy, LongTime};
 pub use kubernetes::{Door, KubernetesEntry, KubernetesSection};
 pub use mps::{MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsSettings, MpsUsers};
 pub use runtime::{
@@ -61,6 +63,8 @@ pub struct Policy {
     pub quota: Quota,
     /// How the queue of users is served.
     pub queue: QueueSettings,
+    /// How devices and shares are reserved for later; `None`: by root alone, with the defaults.
+    pub calendar: Option<CalendarSettings>,
     /// What it says about users other than root.
     pub users: UserPolicy,
     /// What Kubernetes gets.

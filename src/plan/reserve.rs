@@ -200,7 +200,10 @@ impl ReserveError {
         match self {
             ReserveError::NothingFits { error, .. } => error.kind() == Kind::Failed,
             ReserveError::Ledger(LedgerError::Refused(refused)) => {
-                matches!(refused, Refused::Misfit { .. } | Refused::Taken { .. })
+                matches!(
+                    refused,
+                    Refused::Misfit { .. } | Refused::Taken { .. } | Refused::Reserved(_)
+                )
             }
             ReserveError::Behind { .. } | ReserveError::OverLimit(_) => true,
             ReserveError::Ledger(_)
@@ -274,7 +277,7 @@ impl Plan {
             ..
         } = locked.books_on_disk()?;
         let machine = locked.claims().machine();
-        add_missing(&mut old, self, |gpu| locked.ledger().empty_book(gpu));
+        add_missing(&mut old, self, |gpu| locked.ledger().empty_book(gpu))?;
         let is_for_starts = reservations.iter().all(|reservation| is_start_name(&reservation.name));
         if !is_for_starts && !damaged.is_empty() {
             return Err(damaged_one(damaged, |_| true));
@@ -289,9 +292,12 @@ impl Plan {
                 ahead,
                 ..draft
             };
-            draft.books.iter_mut().for_each(|book| match all {
-                true => drop(book.collect(machine)),
-                false => book.collect_failed_starts(machine),
+            draft.books.iter_mut().for_each(|book| {
+                locked.claims().ask(book);
+                match all {
+                    true => drop(book.collect(machine)),
+                    false => book.collect_failed_starts(machine),
+                }
             });
             if !is_for_starts {
                 draft.refuse_names(reservations)?;

@@ -32,7 +32,8 @@ pub use strategy::{
 
 use crate::inventory::{Gpu, HostDevice, Inventory};
 use crate::policy::{
-    DeviceSet, Parts, Placement, Policy, Priority, QueueSettings, Quota, ReplicaNames, Split, UserPolicy, WholeDevice,
+    CalendarSettings, DeviceSet, Parts, Placement, Policy, Priority, QueueSettings, Quota, ReplicaNames, Split,
+    UserPolicy, WholeDevice,
 };
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
@@ -63,6 +64,9 @@ pub struct Plan {
     /// How the queue of users is served.
     #[serde(default, skip_serializing_if = "QueueSettings::is_default")]
     pub queue: QueueSettings,
+    /// How devices and shares are reserved for later; `None`: by root alone, with the defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calendar: Option<CalendarSettings>,
     /// What the policy says about users other than root.
     #[serde(default, skip_serializing_if = "UserPolicy::is_empty")]
     pub users: UserPolicy,
@@ -182,6 +186,7 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
         wait: policy.wait,
         quota: policy.quota,
         queue: policy.queue,
+        calendar: policy.calendar,
         users: policy.users.clone(),
         notes: resolved.notes,
         warnings: resolved.warnings,

@@ -4,6 +4,7 @@
 //! A command is a type with its fields and its name, and a row of `commands!`. A program sends the type, and the broker
 //! parses a line into a [`Request`].
 
+mod calendar;
 mod claim;
 mod dra;
 mod kubernetes;
@@ -17,6 +18,7 @@ mod run;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 
+pub use calendar::{CalendarAnswer, CalendarEntry, CalendarRequest, CancelTimeRequest, ReserveTimeRequest, TimeState};
 pub use claim::ClaimRequest;
 pub use dra::{
     AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraDivided, DraGpu, DraHeld, DraInstance, DraKind, DraMig,
@@ -89,6 +91,12 @@ commands! {
     List(ListRequest),
     /// What the user holds, after status.json was brought up to date.
     Status(StatusRequest),
+    /// Reserve something for later.
+    ReserveTime(ReserveTimeRequest),
+    /// Give up what is reserved for later.
+    CancelTime(CancelTimeRequest),
+    /// What is reserved for later.
+    Calendar(CalendarRequest),
     /// What the kubelet of Kubernetes may allocate.
     Offers(OffersRequest),
     /// Reserve what the kubelet allocated to a pod.
@@ -125,12 +133,19 @@ impl Command for ReleaseRequest {
     const GIVES_BACK: bool = true;
 }
 
+impl Command for CancelTimeRequest {
+    const NAME: &'static str = "cancel-time";
+    const GIVES_BACK: bool = true;
+}
+
 named! {
     "mps" = MpsRequest,
     "claim" = ClaimRequest,
     "run" = RunRequest,
     "list" = ListRequest,
     "status" = StatusRequest,
+    "reserve-time" = ReserveTimeRequest,
+    "calendar" = CalendarRequest,
     "offers" = OffersRequest,
     "reserve" = ReserveRequest,
     "give-up" = GiveUpRequest,

@@ -83,6 +83,7 @@ pub fn of_plan(plan: &Plan) -> Result<Digest> {
         wait,
         quota: _,
         queue: _,
+        calendar: _,
         users: _,
         notes: _,
         warnings: _,

@@ -6,6 +6,7 @@
 //! | [`replace`] | replaces a file or a link as a whole |
 //! | [`mutex`] | locks of values that each change leaves complete |
 //! | [`accounts`] | who is counted when shares and connections are limited |
+//! | [`calendar`] | what is reserved for later, and how that is changed |
 //! | [`out_of_service`] | which devices are out of service, and how they are taken out and put back |
 //! | [`state_file`] | files in which the broker keeps what it has to know, with the version of their form |
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
@@ -20,6 +21,7 @@
 //! | [`restore_failures`] | layouts of MIG that the last boot could not make |
 
 pub mod accounts;
+pub mod calendar;
 pub mod claim_spec;
 pub mod controlled;
 pub mod held;

@@ -30,6 +30,7 @@ mod one_order;
 mod podman;
 mod process;
 mod programs;
+mod reserved;
 mod resource_claims;
 mod root_waits;
 mod scene;

@@ -10,6 +10,7 @@ mod observed;
 mod policy_changed;
 mod policy_diff;
 mod released;
+mod reserved;
 mod shown;
 mod starts;
 mod stopped;

@@ -5,11 +5,12 @@ use clap::{Command, CommandFactory};
 use tranche_cli::Arguments;
 
 /// The verbs that change something of this machine.
-const CHANGES: [&str; 15] = [
+const CHANGES: [&str; 16] = [
     "cdi refresh",
     "cdi watch",
     "claim create",
     "drain",
+    "reserve",
     "undrain",
     "run",
     "broker",
@@ -44,20 +45,18 @@ fn more(verb: &str) -> &'static [&'static str] {
         "mig plan" => &["--layout=0:empty"],
         "mig apply" => &["--layout=0:empty", "--yes"],
         "top" => &["--once"],
+        "reserve" => &["0", "--from=tomorrow 14:00", "--for=1h"],
         _ => &[],
     }
 }
 
 /// The verbs of `command` that take an inventory.
 fn with_inventory(command: &Command, path: &str) -> Vec<String> {
-    if !command.has_subcommands() {
-        let takes = command.get_arguments().any(|arg| arg.get_id() == "inventory");
-        return takes.then(|| path.to_owned()).into_iter().collect();
-    }
+    let takes = command.get_arguments().any(|arg| arg.get_id() == "inventory");
+    let own = takes.then(|| path.to_owned());
     let below = command.get_subcommands();
-    below
-        .flat_map(|verb| with_inventory(verb, format!("{path} {}", verb.get_name()).trim_start()))
-        .collect()
+    let below = below.flat_map(|verb| with_inventory(verb, format!("{path} {}", verb.get_name()).trim_start()));
+    own.into_iter().chain(below).collect()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The rule who of those who wait is next, on made-up days.
 
 mod both;
+mod month;
 
 use proptest::prelude::{prop, prop_assert, proptest};
 use std::collections::BTreeSet;

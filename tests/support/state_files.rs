@@ -23,18 +23,21 @@ pub enum Content {
 }
 
 /// The files by their paths in the state directory; those below `kept` outlive a boot. A `*` is any part of a name.
-pub const STATE_FILES: [(&str, Content); 28] = [
+pub const STATE_FILES: [(&str, Content); 30] = [
     ("broker.lock", Content::Empty),
     ("refresh.lock", Content::Empty),
     ("ledger/lock", Content::Empty),
     ("ledger/kept-was-read", Content::Empty),
     ("ledger/*.claims", Content::Book),
     ("ledger/queue/*", Content::Ticket),
+    // Numbers of reservations. One that is lost is given up early.
+    ("ledger/reserved-and-used", Content::Log),
     ("kept/ledger/*.claims", Content::Book),
     // Set aside because it was damaged, for a person.
     ("kept/ledger/*.claims.damaged", Content::Foreign),
     ("kept/last-policy.json", Content::Json),
     ("kept/out-of-service.json", Content::Json),
+    ("kept/calendar.json", Content::Json),
     ("kept/mig-layout.json", Content::Json),
     ("kept/engine-files.json", Content::Json),
     ("prohibited.json", Content::Json),

@@ -2,7 +2,7 @@
 
 use super::peer::BrokerClient;
 use super::queue::UserQueue;
-use super::{ServeOptions, entry, kubernetes, mig, on_demand, own, program};
+use super::{ServeOptions, entry, kubernetes, mig, on_demand, own, program, times};
 use crate::control::MachineControl;
 use crate::facts::{Facts, HostFacts};
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ use tranche_core::broker::{EndClientsRequest, LeaveRequest, MigMakeRequest, Prep
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result};
 use tranche_protocol::{
-    DraDevicesRequest, GiveUpRequest, ListRequest, MigRestoreRequest, MpsRequest, OffersRequest, PolicyRequest,
-    ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
+    CalendarRequest, DraDevicesRequest, GiveUpRequest, ListRequest, MigRestoreRequest, MpsRequest, OffersRequest,
+    PolicyRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
 };
 use tranche_state::accounts::Accounts;
 use tranche_state::public_status::PublicStatus;
@@ -94,6 +94,9 @@ impl<'a> Commands<'a> {
                 self.write_status()?;
                 own::list(self, peer)
             }
+            Request::ReserveTime(request) => times::reserve(self, peer, request),
+            Request::CancelTime(request) => times::cancel(self, peer, &request),
+            Request::Calendar(CalendarRequest {}) => times::show(self, peer),
             Request::Offers(OffersRequest {}) => {
                 owner_alone(peer, "offers")?;
                 kubernetes::offers(self)

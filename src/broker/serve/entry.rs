@@ -7,6 +7,7 @@ use super::commands::Commands;
 use super::peer::BrokerClient;
 use super::queue::{UserAttempt, WaitOptions};
 use super::quota::ClientQuota;
+use super::times;
 use crate::verbs::refusal::{entry_refused, refuse_mps};
 use serde_json::{Value, json};
 use std::os::unix::net::UnixStream;
@@ -49,7 +50,9 @@ pub(super) fn enter(
         user: peer.uid,
         name: request.container.clone(),
     };
-    let claims = commands.claims(peer)?;
+    let claims = commands
+        .claims(peer)?
+        .ending_within(times::ends_within(commands, &facts, peer));
     let entry = ClaimEntry {
         device: split.key.clone(),
         subject,

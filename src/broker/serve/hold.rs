@@ -1,11 +1,12 @@
-//! The thread that acts on what users hold for longer than the policy lets them (`maxHold`), or without using it
-//! (`idle`).
+//! The thread that acts on what users hold for longer than the policy lets them (`maxHold`), without using it
+//! (`idle`), or although it is reserved for another user.
 
 mod blockers;
 mod ending;
 mod engine;
 mod frozen;
 mod members;
+mod reserved;
 mod rest;
 mod terminals;
 mod work;
@@ -15,6 +16,7 @@ pub(super) use frozen::thaw_left;
 use super::commands::Commands;
 use blockers::Blockers;
 use ending::{Ending, Place};
+use reserved::ReservedFromOthers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -57,6 +59,7 @@ struct Acted {
 pub(super) fn run(commands: &Commands<'_>, until: &Receiver<()>) {
     let mut acted = Acted::default();
     let mut blockers = Blockers::default();
+    let mut reserved = ReservedFromOthers::default();
     loop {
         let seldom = |error| {
             tracing::warn!("{}", line(&error));
@@ -64,6 +67,7 @@ pub(super) fn run(commands: &Commands<'_>, until: &Receiver<()>) {
         };
         let next = acted.look(commands).unwrap_or_else(seldom);
         let next = next.min(blockers.look(commands).unwrap_or_else(seldom));
+        let next = next.min(reserved.look(commands).unwrap_or_else(seldom));
         if until.recv_timeout(next) != Err(RecvTimeoutError::Timeout) {
             return;
         }

@@ -4,6 +4,7 @@ use super::commands::Commands;
 use super::peer::BrokerClient;
 use super::queue::{UserAttempt, WaitOptions};
 use super::quota::ClientQuota;
+use super::times;
 use crate::facts::Facts;
 use crate::verbs::{self, ClaimPlace, CreatedClaim, Turn, WhatToRelease};
 use serde_json::{Value, json};
@@ -82,6 +83,10 @@ impl Turn for UsersTurn<'_> {
             plan: &self.facts.plan,
         };
         reserve(self.commands, plan, reservation, &offer, &self.options)
+    }
+
+    fn ends_within(&self) -> Option<u64> {
+        times::ends_within(self.commands, self.facts, self.options.peer)
     }
 }
 

@@ -7,6 +7,7 @@ use super::own::{WithinQuota, reserve};
 use super::peer::BrokerClient;
 use super::queue::WaitOptions;
 use super::quota::ClientQuota;
+use super::times;
 use crate::facts::Facts;
 use crate::run::{planned::PlannedClaim, wanted};
 use crate::verbs::refusal::{entry_refused, refuse_mps, reserve_refused};
@@ -35,7 +36,9 @@ pub(super) fn run(
 ) -> Result<Value> {
     let facts = commands.facts()?;
     let process = peer.init(request.pid, &Machine::here()?)?;
-    let claims = commands.claims(peer)?;
+    let claims = commands
+        .claims(peer)?
+        .ending_within(times::ends_within(commands, &facts, peer));
     let holder = Holder::Process {
         program: plain(&request.program),
         id: start_name()?,

@@ -16,7 +16,7 @@ pub(super) use serving::run;
 use super::commands::Commands;
 use super::peer::BrokerClient;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -28,9 +28,9 @@ use tickets::Tickets;
 use tranche_core::claims::{Attempt, Claims};
 use tranche_core::error::{Context, Error};
 use tranche_core::ledger::process::EndSign;
-use tranche_core::ledger::{LedgerError, LedgerResult, WaitedFor, Waiter};
+use tranche_core::ledger::{Book, Books, LedgerError, LedgerResult, WaitedFor, Waiter};
 use tranche_core::text::counted;
-use tranche_core::types::{DeviceKey, HeldPart};
+use tranche_core::types::{DeviceKey, GpuUuid, HeldPart};
 use tranche_plan::policy::UserRules;
 use tranche_plan::queue::{FairQueue, Free, RequestNumber, Requester, UsedLately};
 use tranche_plan::reserve::FreeParts;
@@ -416,11 +416,27 @@ impl<A: Attempt> Waiting<'_, A> {
         done
     }
 
+    /// What is held and reserved of the GPUs that it waits for, as this user may have it: what is reserved for another
+    /// one now is not kept free for this one.
+    fn own_books(&self) -> LedgerResult<Vec<Book>> {
+        let Books { mut books, times, .. } = self.claims.books()?;
+        if !times.is_empty() {
+            let gpus: BTreeSet<&GpuUuid> = self.wants.iter().map(|wanted| wanted.device.gpu()).collect();
+            for gpu in gpus {
+                if books.iter().all(|book| book.gpu != *gpu) {
+                    books.push(self.claims.book(gpu)?);
+                }
+            }
+        }
+        books.iter_mut().for_each(|book| self.claims.ask(book));
+        Ok(books)
+    }
+
     /// What is free of what it waits for.
     fn free(&self, commands: &Commands<'_>) -> Free {
-        let known = commands.facts().and_then(|facts| Ok((facts, self.claims.books()?)));
+        let known = commands.facts().and_then(|facts| Ok((facts, self.own_books()?)));
         let is_part =
-            known.is_ok_and(|(facts, books)| FreeParts::default().may_serve(&facts.plan, &books.books, &self.wants));
+            known.is_ok_and(|(facts, books)| FreeParts::default().may_serve(&facts.plan, &books, &self.wants));
         if is_part { Free::Part } else { Free::Nothing }
     }
 }

@@ -45,6 +45,11 @@ pub trait Turn {
         reservation: &Reservation,
         file: ClaimFile<'_>,
     ) -> Result<(Fit, Claim), ReserveError>;
+
+    /// After how many seconds the claim is known to end; `None` if nothing ends it.
+    fn ends_within(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Root's turn: in the order of coming, without a limit.
@@ -101,7 +106,8 @@ pub fn create(place: ClaimPlace<'_>, caller: Caller, request: ClaimRequest, turn
     let plan = &*sharing.plan;
     let reservation = claim_spec::reservation(&request, place.inventory, plan)?;
     let file = ClaimFile::new(&request, place.inventory, &sharing, place.hook, place.spec_dir)?;
-    let claims = caller.claims(sharing.state_dir.as_path())?;
+    let ends_within = turn.ends_within().filter(|_| !request.for_root);
+    let claims = caller.claims(sharing.state_dir.as_path())?.ending_within(ends_within);
     pipe_directories::make(&sharing)?;
     let reserved = turn.reserve(plan, &claims, &reservation, file);
     let view = |uptime| caller.view(DeviceNames::new(place.inventory.clone(), plan.clone()), uptime);

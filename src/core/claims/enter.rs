@@ -135,6 +135,7 @@ impl LockedClaims<'_> {
         let mut refused_in = None;
         let entered = self.locked.change_scanned(&entry.device, |book| {
             book.leave_to(ahead);
+            self.claims.ask(book);
             let entered = self.claims.enter_book(book, entry, ask);
             if entered.is_err() {
                 refused_in = Some(std::mem::replace(book, Book::new(book.gpu.clone())));
@@ -152,10 +153,13 @@ impl LockedClaims<'_> {
 impl NotEntered {
     /// Whether it may be different when something is released.
     fn may_pass(&self) -> bool {
-        use Refused::{Misfit, NoneFree, Taken, Waiting};
+        use Refused::{Misfit, NoneFree, Reserved, Taken, Waiting};
         let LedgerError::Refused(refused) = &self.error else {
             return false;
         };
-        matches!(refused, Taken { .. } | Misfit { .. } | NoneFree | Waiting { .. })
+        matches!(
+            refused,
+            Taken { .. } | Misfit { .. } | NoneFree | Waiting { .. } | Reserved(_)
+        )
     }
 }

@@ -15,6 +15,9 @@ pub fn explain(object: impl Display, error: LedgerError) -> Error {
     }
 }
 
+/// What is to be done where something is reserved for another user.
+pub const RESERVED: &str = "ask for another device, or wait until its end with --wait or sharing.wait; tranche calendar shows what is reserved";
+
 fn refusal(object: impl Display, refused: Refused) -> Error {
     let error = Error::new(kind_of(&refused), object, &refused);
     match refused {
@@ -33,6 +36,7 @@ fn refusal(object: impl Display, refused: Refused) -> Error {
             error.hint("stop that container, or give --force: it then keeps its access to the device until it ends")
         }
         Refused::Waiting { .. } => error.hint("try again later, or wait as well: with sharing.wait in the policy, or with the annotation tranche.dev/wait"),
+        Refused::Reserved(_) => error.hint(RESERVED),
         Refused::OutOfService(_) => error.hint("ask for another device; tranche list shows them, and tranche status what is free"),
         Refused::NotForRoot(_) => error.hint("its owner allows it with tranche claim create --for-root"),
         Refused::Taken { .. }

@@ -37,7 +37,7 @@ impl LockedClaims<'_> {
         for part in parts {
             let gpu = part.device.gpu();
             if old.iter().all(|book| book.gpu != *gpu) {
-                old.push(self.ledger().empty_book(gpu));
+                old.push(self.ledger().empty_book(gpu)?);
             }
         }
         let is_needed = |gpu: &_| parts.iter().any(|part| part.device.gpu() == gpu);

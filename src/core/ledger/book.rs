@@ -3,7 +3,9 @@
 
 pub(in crate::ledger) mod record;
 mod reserved;
+mod times;
 
+use super::calendar::NearTimes;
 use super::claim::{self, Claim, ClaimState, InitProcess};
 use super::fit::{self, Misfit};
 use super::holder::Holder;
@@ -28,6 +30,8 @@ pub struct Book {
     pub(super) waiters: Vec<Waiter>,
     /// The devices of which nothing new is claimed.
     pub(super) out_of_service: OutOfService,
+    /// What is reserved of it now or soon.
+    pub(super) times: NearTimes,
 }
 
 /// What the rules must know of the world.
@@ -90,6 +94,7 @@ impl Book {
             unread: Unread::default(),
             waiters: Vec::new(),
             out_of_service: OutOfService::default(),
+            times: NearTimes::default(),
         }
     }
 
@@ -101,7 +106,8 @@ impl Book {
 
     /// Why nothing new of `device` is claimed; `None` if it is in service.
     pub fn why_out(&self, device: &DeviceKey) -> Option<WhyOut> {
-        self.out_of_service.why(device)
+        let unreadable = || self.times.unreadable.clone().map(WhyOut::CalendarUnreadable);
+        self.out_of_service.why(device).or_else(unreadable)
     }
 
     /// Leaves to `waiters` what they wait for: nobody else takes it from now on.
@@ -206,7 +212,7 @@ impl Book {
     ///
     /// # Errors
     /// Returns which claim holds what is asked for, what does not fit in addition to what is held, that others wait
-    /// for it, or that the device is out of service.
+    /// for it or have reserved it, or that the device is out of service.
     pub fn take(&mut self, ask: &Ask, world: &impl World) -> Result<(), Refused> {
         let own = |claim: &Claim| claim.holder.is_same_user(&ask.holder);
         self.read_of(&ask.holder, |device, part| {
@@ -229,6 +235,9 @@ impl Book {
         if let Some(why) = self.why_out(&ask.device) {
             return Err(Refused::OutOfService(why));
         }
+        let ends_within = self.times.asker.and_then(|asker| asker.ends_within);
+        self.asked_by(ask.uid, ends_within);
+        self.read_users_of_times();
         // What the container itself holds is the better reason, because then no other container has to end first.
         let in_the_way = |claim: &&Claim| claim.overlaps(&ask.device, &ask.part);
         let another = |claim: &&Claim| own(claim) && claim.device == ask.device && (ask.alone || in_the_way(claim));
@@ -249,10 +258,15 @@ impl Book {
                 beside: beside.cloned().collect(),
             });
         }
+        if let Some(time) = self.why_reserved(&ask.device, &ask.part, ask.bounds) {
+            return Err(Refused::Reserved(Box::new(time.clone())));
+        }
         match self.waiting(&ask.device, &ask.part) {
+            1.. if self.is_own_time(&ask.device, &ask.part) => {}
             0 => {}
             waiting => return Err(Refused::Waiting { waiting }),
         }
+        self.note_use(ask.uid, &ask.device, &ask.part);
         self.claims.push(Claim {
             name: ask.name.clone(),
             device: ask.device.clone(),
@@ -309,6 +323,8 @@ impl Book {
         };
         self.read_of(&ask.holder, |_, _| false)?;
         self.collect_failed_starts(world);
+        self.asked_by(ask.uid, self.times.asker.and_then(|asker| asker.ends_within));
+        self.read_users_of_times();
         let own = self.claims.iter().filter(|claim| {
             claim.holder.is_same_user(&ask.holder) && claim.device == ask.device && claim.name.is_none()
         });
@@ -322,9 +338,14 @@ impl Book {
         let free_one = |book: &Self| {
             let part = |share: &HeldShare| HeldPart::Shares(vec![share.clone()]);
             let mut free = book.unheld(&ask.device, shares.clone());
-            match book.waiters.is_empty() {
+            match book.waiters.is_empty() && !book.has_times() {
                 true => free.next(),
-                false => free.min_by_key(|share| book.waiting(&ask.device, &part(share)) > 0),
+                false => free.min_by_key(|share| {
+                    let part = part(share);
+                    let is_own = book.is_own_time(&ask.device, &part);
+                    let is_reserved = book.why_reserved(&ask.device, &part, ask.bounds).is_some();
+                    (!is_own, is_reserved, book.waiting(&ask.device, &part) > 0)
+                }),
             }
         };
         let mut free = kept.flatten().or_else(|| free_one(self));
@@ -354,10 +375,11 @@ impl Book {
         shares.filter(move |share| !closed && !held.contains(share))
     }
 
-    /// Whether `part` of `device` can be claimed now: the device is in service, no claim holds any of it, and it fits
-    /// in addition to what is held.
+    /// Whether `part` of `device` can be claimed now: the device is in service, nothing of it is reserved for
+    /// others, no claim holds any of it, and it fits in addition to what is held.
     pub fn is_free(&self, device: &DeviceKey, part: &HeldPart, bounds: Bounds) -> bool {
         self.why_out(device).is_none()
+            && self.why_reserved(device, part, bounds).is_none()
             && !self.held().any(|held| claim::meet(held, (device, part)))
             && fit::fits(device, part, bounds, self.held()).is_ok()
     }

@@ -108,6 +108,15 @@ impl Locked<'_> {
     pub fn replace(&self, old: &[Book], new: &[Book]) -> LedgerResult<()> {
         let changed = || old.iter().zip(new).filter(|(old, new)| old != new);
         changed().try_for_each(|(old, _)| self.check_restored(&old.gpu))?;
+        let held: Vec<Book> = changed()
+            .filter(|(old, _)| old.has_times())
+            .map(|(old, _)| {
+                let mut old = old.clone();
+                old.note_held();
+                old
+            })
+            .collect();
+        self.ledger().note_begun(changed().map(|(_, new)| new).chain(&held))?;
         let reserved: Vec<(Book, Book)> = changed()
             .map(|(old, new)| (reservations(old), reservations(new)))
             .filter(|(old, new)| old != new)

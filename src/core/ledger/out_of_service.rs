@@ -70,6 +70,8 @@ pub enum WhyOut {
     Since(Outage),
     /// It is unknown whether it is: this is what is wrong with the file.
     Unreadable(String),
+    /// It is unknown for whom it is reserved: this is what is wrong with the calendar.
+    CalendarUnreadable(String),
 }
 
 impl fmt::Display for WhyOut {
@@ -77,6 +79,7 @@ impl fmt::Display for WhyOut {
         match self {
             Self::Since(outage) => outage.fmt(f),
             Self::Unreadable(why) => write!(f, "it is unknown whether it is out of service: {why}"),
+            Self::CalendarUnreadable(why) => write!(f, "it is unknown what is reserved: {why}"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Why a rule of the ledger refuses a claim.
 
+use super::calendar::ReservedTime;
 use super::claim::Claim;
 use super::fit::Misfit;
 use super::out_of_service::WhyOut;
@@ -41,6 +42,9 @@ pub enum Refused {
         /// How many wait.
         waiting: usize,
     },
+    /// It is reserved for another user, now or soon.
+    #[error("{0}")]
+    Reserved(Box<ReservedTime>),
     /// The device is out of service: nothing new is given of it.
     #[error("{0}")]
     OutOfService(WhyOut),

@@ -4,14 +4,16 @@ pub(in crate::ledger) mod kept;
 
 use super::book::Book;
 use super::book::record::{self, FORMAT, Unreadable};
+use super::calendar::{BEGUN_FILE, Calendar, NearTimes, begun_text, parse_begun};
 use super::claim::Claim;
 use super::directory::{LedgerDirectory, kept_dir};
 use super::error::{LedgerError, LedgerResult};
 use super::lock;
 use super::out_of_service::OutOfService;
-use crate::error::{Error, line};
+use crate::error::{Error, Result, line};
 use crate::root::Missing;
 use crate::types::{DeviceKey, GpuUuid};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +53,8 @@ pub struct Books {
     pub damaged: Vec<DamagedBook>,
     /// The devices of which nothing new is claimed.
     pub out_of_service: OutOfService,
+    /// What is reserved now or soon, also of GPUs without a book.
+    pub times: NearTimes,
 }
 
 impl Books {
@@ -187,6 +191,7 @@ impl Ledger {
     pub(super) fn own_books(&self) -> LedgerResult<Books> {
         let mut all = Books {
             out_of_service: self.out_of_service(),
+            times: self.times(None)?,
             ..Books::default()
         };
         for name in self.directory.names()? {
@@ -245,10 +250,14 @@ impl Ledger {
         )
     }
 
-    fn read_with(&self, gpu: &GpuUuid, read: impl FnOnce(String) -> Result<Book, Unreadable>) -> LedgerResult<Book> {
+    fn read_with(
+        &self,
+        gpu: &GpuUuid,
+        read: impl FnOnce(String) -> std::result::Result<Book, Unreadable>,
+    ) -> LedgerResult<Book> {
         let name = Self::name_of(gpu);
         let Some(bytes) = self.directory.read(&name, MOST_BYTES)? else {
-            return Ok(Book::new(gpu.clone()).without(self.out_of_service()));
+            return self.empty_book(gpu);
         };
         let line = |line: usize| self.not_valid(&name, format_args!("line {line} is not valid in a ledger"));
         let text = String::from_utf8(bytes).map_err(|_| line(1))?;
@@ -259,7 +268,43 @@ impl Ledger {
         if book.gpu != *gpu || !book.is_sound() {
             return Err(self.not_valid(&name, "holds claims that exclude one another or are of another GPU"));
         }
-        Ok(book.without(self.out_of_service()))
+        Ok(book.without(self.out_of_service()).with_times(self.times(Some(gpu))?))
+    }
+
+    /// A book of `gpu` without claims.
+    fn empty_book(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
+        let book = Book::new(gpu.clone()).without(self.out_of_service());
+        Ok(book.with_times(self.times(Some(gpu))?))
+    }
+
+    /// What is reserved of `gpu`, or of all, now or soon.
+    fn times(&self, gpu: Option<&GpuUuid>) -> LedgerResult<NearTimes> {
+        let times = NearTimes::of(Calendar::read(&self.state_dir), gpu, || self.begun());
+        Ok(times?)
+    }
+
+    /// The reservations that their users have used since the boot.
+    fn begun(&self) -> Result<BTreeSet<u32>> {
+        let bytes = self.directory.read(BEGUN_FILE, MOST_BYTES)?;
+        Ok(parse_begun(&bytes.unwrap_or_default()))
+    }
+
+    /// Records the reservations that are used by what is about to be written. A claim whose reservation is not known to
+    /// be used could lose the rest of its time.
+    pub(super) fn note_begun<'b>(&self, books: impl Iterator<Item = &'b Book>) -> LedgerResult<()> {
+        let used: BTreeSet<u32> = books.flat_map(Book::begun).collect();
+        if used.is_empty() {
+            return Ok(());
+        }
+        let mut all = self.begun()?;
+        let known = all.len();
+        all.extend(used);
+        if all.len() > known {
+            let times = Calendar::read(&self.state_dir).map_or(Vec::new(), |calendar| calendar.times);
+            all.retain(|number| times.iter().any(|time| time.id == *number));
+            self.directory.replace(BEGUN_FILE, NEW, &begun_text(&all))?;
+        }
+        Ok(())
     }
 
     pub(super) fn write(&self, book: &Book) -> LedgerResult<()> {
@@ -292,8 +337,11 @@ fn gpu_of(name: &str) -> Option<GpuUuid> {
 
 impl Locked<'_> {
     /// A book of `gpu` without claims, for a GPU that has none on disk.
-    pub fn empty_book(&self, gpu: &GpuUuid) -> Book {
-        Book::new(gpu.clone()).without(self.ledger.out_of_service())
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be read.
+    pub fn empty_book(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
+        self.ledger.empty_book(gpu)
     }
 
     pub(super) fn ledger(&self) -> &Ledger {
@@ -342,13 +390,15 @@ impl Locked<'_> {
     fn change_read<T>(
         &self,
         device: &DeviceKey,
-        read: impl FnOnce(String) -> Result<Book, Unreadable>,
+        read: impl FnOnce(String) -> std::result::Result<Book, Unreadable>,
         change: impl FnOnce(&mut Book) -> LedgerResult<(T, Change)>,
     ) -> LedgerResult<T> {
         self.check_restored(device.gpu())?;
         let mut book = self.ledger.read_with(device.gpu(), read)?;
+        book.note_held();
         let (value, made) = change(&mut book)?;
         if made == Change::Made {
+            self.ledger.note_begun(std::iter::once(&book))?;
             self.ledger.write(&book)?;
         }
         Ok(value)
@@ -362,8 +412,11 @@ impl Locked<'_> {
         let all = self.ledger.books()?;
         let mut wrong: Vec<LedgerError> = all.damaged.into_iter().map(LedgerError::Damaged).collect();
         for mut book in all.books {
+            book.note_held();
             if change(&mut book) == Change::Made {
-                let written = self.check_restored(&book.gpu).and_then(|()| self.ledger.write(&book));
+                let noted = self.ledger.note_begun(std::iter::once(&book));
+                let written = noted.and_then(|()| self.check_restored(&book.gpu));
+                let written = written.and_then(|()| self.ledger.write(&book));
                 wrong.extend(written.err());
             }
         }

@@ -149,6 +149,8 @@ tranche_core::types::words! {
         DeviceOutOfService = "device-out-of-service",
         /// It is unknown which devices are out of service.
         OutOfServiceDamaged = "out-of-service-damaged",
+        /// It is unknown what is reserved for later, or what time it is.
+        CalendarUnusable = "calendar-unusable",
         /// The broker does not run, and shares need it.
         BrokerStopped = "broker-stopped",
         /// The broker runs and does not answer as this version of tranche expects.

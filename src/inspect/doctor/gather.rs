@@ -24,8 +24,9 @@ use programs::Programs;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use tranche_core::error::Result;
-use tranche_core::ledger::{OutOfService, kept_dir};
+use tranche_core::error::{Result, line};
+use tranche_core::ledger::calendar::clock;
+use tranche_core::ledger::{Calendar, OutOfService, kept_dir, utc};
 use tranche_core::root::{HostDirectory, Missing};
 use tranche_core::text::shown;
 use tranche_core::types::HostPath;
@@ -120,6 +121,7 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         not_compared: stale.notes,
         ledger: usable.and_then(|state| ledger(&inventory, plan.as_ref(), state, public.as_ref())),
         out_of_service: usable.map(OutOfService::read),
+        calendar_problem: usable.and_then(calendar_problem),
         shared_use: usable.and_then(|state| shared_use(at, state)),
         broker: match (usable, &plan) {
             (Some(state), Some(plan)) if machine.is_here => needs::broker(plan, policy.makes_instances, state),
@@ -340,4 +342,18 @@ fn ledger(
         exclusive: managed(public),
         ..LedgerFacts::default()
     }))
+}
+
+/// What is wrong with the calendar, or with the clock.
+fn calendar_problem(state: &Path) -> Option<String> {
+    let calendar = match Calendar::read(state) {
+        Err(error) => return Some(line(&error)),
+        Ok(calendar) => calendar,
+    };
+    let changed = calendar.is_behind(clock())?;
+    Some(format!(
+        "the clock says {}, and reservations were changed at {}",
+        utc(clock()),
+        utc(changed)
+    ))
 }

@@ -16,6 +16,17 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             Fix::by_hand("tranche undrain all writes the file anew; then drain the devices that are to stay out"),
         )];
     }
+    if let Some(why) = &subject.calendar_problem {
+        return vec![Diagnosis::wrong(
+            Finding::CalendarUnusable,
+            why.clone(),
+            "it is not known what is reserved for later: without a readable calendar nothing new is given of any device, \
+             and with a clock that is behind it counts from its last change",
+            Fix::by_hand(
+                "set the clock if that is wrong; tranche reserve cancel all writes the calendar anew, without a reservation",
+            ),
+        )];
+    }
     let names = |key: &DeviceKey| {
         let catalogue = subject.inventory.catalogue();
         let found = catalogue.all().find(|device| device.key() == *key);

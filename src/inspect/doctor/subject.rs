@@ -53,6 +53,8 @@ pub struct DoctorSubject {
     pub ledger: Option<LedgerFacts>,
     /// The devices that are out of service; `None` if another machine is examined.
     pub out_of_service: Option<OutOfService>,
+    /// What is wrong with the calendar of reservations, or with the clock by which it counts.
+    pub calendar_problem: Option<String>,
     /// What uses the devices that are shared; `None` if no device is, or if nobody can be asked.
     pub shared_use: Option<SharedUse>,
     /// Why layouts of MIG were not made at boot.

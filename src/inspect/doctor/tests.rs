@@ -68,6 +68,7 @@ fn healthy(top: &Path) -> DoctorSubject {
         low_level: None,
         ledger: Some(LedgerFacts::default()),
         out_of_service: Some(tranche_core::ledger::OutOfService::default()),
+        calendar_problem: None,
         shared_use: None,
         engines: vec![engine("podman", "4.3.1")],
         other_programs: Vec::new(),
@@ -204,6 +205,9 @@ fn the_driver_and_its_nodes() {
     );
     fires(Finding::OutOfServiceDamaged, "is damaged", |subject, _| {
         subject.out_of_service.as_mut().unwrap().unreadable = Some("x: is damaged".into());
+    });
+    fires(Finding::CalendarUnusable, "is damaged", |subject, _| {
+        subject.calendar_problem = Some("x: is damaged".into());
     });
     let with_switch = |subject: &mut DoctorSubject| {
         let node = subject.inventory.gpus[0].node.clone().unwrap();

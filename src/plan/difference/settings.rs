@@ -11,6 +11,7 @@ pub fn other_settings(before: &Plan, after: &Plan, difference: &Difference<'_>) 
         ("sharing.wait", before.wait == after.wait),
         ("sharing.quota", before.quota == after.quota),
         ("sharing.queue", before.queue == after.queue),
+        ("sharing.calendar", before.calendar == after.calendar),
         ("sharing.users", before.users == after.users),
         ("kubernetes", before.kubernetes == after.kubernetes),
     ];

@@ -4,11 +4,12 @@ use super::findings::InBooks;
 use super::{Reservation, ReserveError};
 use crate::share::{Fit, Holds, Plan, SplitDevice, Unused, Wish, fit};
 use nix::unistd::geteuid;
+use std::convert::Infallible;
 use tranche_core::claims::make_way;
 use tranche_core::error::{Error, Kind};
 use tranche_core::ledger::process::Machine;
 use tranche_core::ledger::{
-    Ask, Book, Claim, ClaimState, DamagedBook, LedgerError, Refused, WaitedFor, Waiter, WhyOut,
+    Ask, Book, Claim, ClaimState, DamagedBook, LedgerError, Refused, ReservedTime, WaitedFor, Waiter, WhyOut,
 };
 use tranche_core::types::{Device, DeviceKey, GpuUuid, ShareName};
 
@@ -28,19 +29,24 @@ pub(super) struct Draft<'a> {
 }
 
 /// The books of GPUs of `plan` of which nothing is held are not on disk.
-pub(super) fn add_missing(books: &mut Vec<Book>, plan: &Plan, empty: impl Fn(&GpuUuid) -> Book) {
+pub(super) fn add_missing<E>(
+    books: &mut Vec<Book>,
+    plan: &Plan,
+    empty: impl Fn(&GpuUuid) -> Result<Book, E>,
+) -> Result<(), E> {
     for split in &plan.devices {
         if books.iter().all(|book| book.gpu != *split.key.gpu()) {
-            books.push(empty(split.key.gpu()));
+            books.push(empty(split.key.gpu())?);
         }
     }
+    Ok(())
 }
 
 impl<'a> Draft<'a> {
     /// A machine where nothing is held, nobody waits, and every device is in service.
     pub(super) fn new(plan: &'a Plan, machine: &'a Machine, uid: u32) -> Self {
         let mut books = Vec::new();
-        add_missing(&mut books, plan, |gpu| Book::new(gpu.clone()));
+        let Ok(()) = add_missing(&mut books, plan, |gpu| Ok::<_, Infallible>(Book::new(gpu.clone())));
         Self {
             plan,
             machine,
@@ -110,7 +116,18 @@ impl<'a> Draft<'a> {
         let free = FreeIn {
             draft: self,
             ahead: &[],
+            only_own_time: false,
         };
+        if self.books.iter().any(Book::has_times) {
+            let own = FreeIn {
+                only_own_time: true,
+                ..free
+            };
+            // What is reserved for the user comes first, and nobody has waited for it for longer.
+            if let Ok(found) = fit(self.plan, wish, &own) {
+                return Ok(found);
+            }
+        }
         let found = fit(self.plan, wish, &free).map_err(|error| self.nothing(wish, error))?;
         if self.ahead.is_empty() {
             return Ok(found);
@@ -147,6 +164,9 @@ impl<'a> Draft<'a> {
             let others = self.in_service();
             return ReserveError::OutOfService { out, others };
         }
+        if let Some(time) = self.reserved(wish) {
+            return Refused::Reserved(Box::new(time)).into();
+        }
         let error = out.iter().fold(error, |error, (device, why)| {
             error.and_hint(format_args!("{device}: {why}"))
         });
@@ -165,6 +185,26 @@ impl<'a> Draft<'a> {
     fn why_out(&self, key: &DeviceKey) -> Option<WhyOut> {
         let book = self.books.iter().find(|book| book.gpu == *key.gpu())?;
         book.why_out(key)
+    }
+
+    /// The reservation of another user without which `wish` could be served.
+    fn reserved(&self, wish: &Wish) -> Option<ReservedTime> {
+        if !self.books.iter().any(Book::has_times) {
+            return None;
+        }
+        let mut books = self.books.clone();
+        books.iter_mut().for_each(Book::asked_by_nobody);
+        let draft = Draft { books, ..*self };
+        let free = FreeIn {
+            draft: &draft,
+            ahead: &[],
+            only_own_time: false,
+        };
+        let found = fit(self.plan, wish, &free).ok()?;
+        let split = self.plan.split(found.device)?;
+        let book = self.books.iter().find(|book| book.gpu == *split.key.gpu())?;
+        let time = book.why_reserved(&split.key, &split.part(&found.shares), split.bounds());
+        time.cloned()
     }
 
     /// The devices of the plan that are in service.
@@ -188,16 +228,24 @@ impl<'a> Draft<'a> {
 }
 
 /// What of a draft is free, and left by those `ahead`.
+#[derive(Clone, Copy)]
 struct FreeIn<'a> {
     draft: &'a Draft<'a>,
     ahead: &'a [Waiter],
+    /// Only what is reserved now for the user who asks.
+    only_own_time: bool,
 }
 
 impl Holds for FreeIn<'_> {
     fn is_free(&self, split: &SplitDevice, name: &ShareName) -> bool {
         let part = split.part(std::slice::from_ref(name));
-        let is_left = !self.ahead.iter().any(|waiter| waiter.wants(&split.key, &part));
-        is_left && self.draft.is_known(split) && InBooks::each(&self.draft.books).is_free(split, name)
+        let mut books = self.draft.books.iter();
+        let is_own_time = books.any(|book| book.gpu == *split.key.gpu() && book.is_own_time(&split.key, &part));
+        let is_left = is_own_time || !self.ahead.iter().any(|waiter| waiter.wants(&split.key, &part));
+        is_left
+            && (is_own_time || !self.only_own_time)
+            && self.draft.is_known(split)
+            && InBooks::each(&self.draft.books).is_free(split, name)
     }
 
     fn named(&self, split: &SplitDevice) -> Vec<ShareName> {

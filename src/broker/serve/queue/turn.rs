@@ -69,7 +69,8 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// Notes what is held now, under `plan`.
     pub(super) fn set(&mut self, books: Books, plan: Arc<Plan>) {
-        let is_same = self.books.books == books.books && self.books.out_of_service == books.out_of_service;
+        let of = |books: &Books| (books.times.clone(), books.out_of_service.clone());
+        let is_same = self.books.books == books.books && of(&self.books) == of(&books);
         // What is wrong with a damaged book may have changed.
         if is_same && books.damaged.is_empty() && Arc::ptr_eq(&self.plan, &plan) {
             return;
@@ -186,5 +187,52 @@ impl Grants for Turns<'_> {
     fn was_taken_from(&self, waiting: RequestNumber) -> bool {
         let waiter = self.waiter(waiting);
         waiter.is_some_and(|waiter| self.taken.iter().any(|(device, part)| waiter.wants(device, part)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use tranche_core::ledger::{Calendar, NearTimes, ReservedTime};
+    use tranche_core::types::HeldPart;
+
+    /// Nothing is written then, and those who wait are to have a turn all the same.
+    #[test]
+    fn the_begin_and_the_end_of_a_reserved_time_are_changes_of_what_is_held() {
+        let mut calendar = Calendar::default();
+        calendar.add(ReservedTime {
+            id: 0,
+            uid: 1000,
+            who: "ann".to_owned(),
+            device: "GPU-11111111".parse().unwrap(),
+            part: HeldPart::Whole,
+            label: "gpu 0".to_owned(),
+            from: 10_000,
+            until: 20_000,
+            before: 1800,
+            no_show: 900,
+            made: 0,
+            zone: "UTC".to_owned(),
+            offsets: [0, 0],
+            reason: None,
+        });
+        let plan = Arc::new(Plan::default());
+        let mut snapshot = Snapshot::default();
+        let mut generation_at = |clock: u64| {
+            let times = NearTimes::at(calendar.clone(), None, clock, 1 << 40, || Ok(BTreeSet::new())).unwrap();
+            let books = Books {
+                times,
+                ..Books::default()
+            };
+            snapshot.set(books, Arc::clone(&plan));
+            snapshot.generation
+        };
+        let before = generation_at(8000);
+        let near = generation_at(8300);
+        assert_eq!((generation_at(8400), generation_at(9000)), (near, near), "time alone");
+        let given_up = generation_at(10_900);
+        let over = generation_at(20_000);
+        assert!(before < near && near < given_up && given_up < over);
     }
 }

@@ -5,6 +5,7 @@ mod pods;
 mod reserved;
 mod resource_claims;
 mod scanned;
+mod times;
 
 use super::*;
 use crate::ledger::{ContainerName, PodName};

@@ -183,6 +183,10 @@ const FIXES: &[(Finding, Shown)] = &[
     (Finding::DeviceOutOfService, Person("knows when the device works again")),
     (Finding::OutOfServiceDamaged, Person("knows which devices were drained")),
     (
+        Finding::CalendarUnusable,
+        Person("knows what was reserved, and sets the clock"),
+    ),
+    (
         Finding::BrokerStopped,
         Test("cli/doctor/starts.rs::shares_under_mps_without_a_broker"),
     ),

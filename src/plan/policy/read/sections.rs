@@ -5,9 +5,9 @@
 
 use crate::inventory::DriverCapability;
 use crate::policy::{
-    AcceptAnnotations, AcceptEnvironment, Amount, ClaimsFromEnvironment, DeviceSet, Door, MaxWait, MpsBlocked,
-    MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, Placed, Placement, Priority, QueueSettings, Quota,
-    ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
+    AcceptAnnotations, AcceptEnvironment, Amount, CalendarSettings, ClaimsFromEnvironment, DeviceSet, Door, MaxWait,
+    MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, Placed, Placement, Priority, QueueSettings,
+    Quota, ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
 };
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -97,6 +97,7 @@ pub(super) struct SharingSection {
     pub(super) quota: Quota,
     #[serde(default)]
     pub(super) queue: QueueSettings,
+    pub(super) calendar: Option<CalendarSettings>,
     #[serde(default)]
     pub(super) users: UserPolicy,
 }

@@ -18,6 +18,7 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         wait: sharing.wait,
         quota: sharing.quota,
         queue: sharing.queue,
+        calendar: sharing.calendar,
         users: sharing.users,
         ..Policy::default()
     };

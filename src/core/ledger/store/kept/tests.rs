@@ -228,7 +228,7 @@ fn reserving(ledger: &Ledger, gpu: &str, share: &str) -> LedgerResult<()> {
         ..ask(share, Some(pod("web-0").claim_on(&format!("{gpu}.{share}"))))
     };
     if old.iter().all(|book| book.gpu != *ask.device.gpu()) {
-        old.push(locked.empty_book(ask.device.gpu()));
+        old.push(locked.empty_book(ask.device.gpu()).unwrap());
     }
     let mut new = old.clone();
     let book = new.iter_mut().find(|book| book.gpu == *ask.device.gpu()).unwrap();
@@ -284,7 +284,7 @@ fn what_is_not_reserved_is_not_kept() {
     fs::create_dir_all(locked.join("x")).unwrap();
     let machine = Machine::here().unwrap();
     let lock = ledger.lock().unwrap();
-    let old = vec![lock.empty_book(&other.parse().unwrap())];
+    let old = vec![lock.empty_book(&other.parse().unwrap()).unwrap()];
     let mut new = old.clone();
     let ask = Ask {
         device: other.parse().unwrap(),
