@@ -54,8 +54,10 @@ use std::time::{Duration, Instant};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Result, line};
 use tranche_core::ledger::Calendar;
+use tranche_core::ledger::Claim;
 use tranche_protocol::Request;
 use tranche_state::accounts::{AccountSources, Accounts};
+use tranche_state::claim_spec;
 use tranche_state::out_of_service;
 use tranche_state::planning::PolicyOptions;
 use tranche_state::restore_failures::RestoreFailures;
@@ -109,6 +111,27 @@ fn keep_again(state_dir: &Path) {
     }
 }
 
+/// Removes the specifications of claims that do not exist, because a process was killed while it made or released one.
+fn remove_left(options: &ServeOptions) {
+    let removed = || -> Result<()> {
+        let Some(claims) = Claims::existing(&options.state_dir)? else {
+            return Ok(());
+        };
+        let locked = claims.lock()?;
+        let books = locked.books_on_disk()?;
+        // A claim that cannot be read may have a specification.
+        if books.damaged.is_empty() {
+            let claims: Vec<&Claim> = books.claims().collect();
+            // What belongs to others, or cannot be removed, is found by `tranche claim gc`.
+            claim_spec::sweep(&options.spec_dir, &claims, &options.state_dir)?;
+        }
+        Ok(())
+    };
+    if let Err(error) = removed() {
+        tracing::warn!("{}", line(&error));
+    }
+}
+
 /// Serves requests on `socket` until `stop` can be read, or until there is nothing to do for long enough. Requests that
 /// have begun are finished. What was changed of the machine stays as it is, and the next broker continues with it.
 ///
@@ -152,6 +175,7 @@ pub fn serve(
     let served = thread::scope(|threads| {
         threads.spawn(|| ticker::run(&commands, &woken));
         threads.spawn(|| keep_again(commands.state_dir()));
+        threads.spawn(|| remove_left(options));
         threads.spawn(|| mig::recover(&commands));
         threads.spawn(|| queue::run(&commands));
         threads.spawn({

@@ -204,3 +204,25 @@ fn a_container_enters_and_leaves_once() {
         },
     );
 }
+
+/// A broker that is killed between a claim and its specification leaves one without the other, and the next one removes
+/// it: its name can be that of a new claim, and no engine starts a container with it.
+#[test]
+fn the_next_broker_removes_a_specification_whose_claim_was_not_made() {
+    let Some(mut scene) = Scene::new("the_next_broker_removes_a_specification_whose_claim_was_not_made") else {
+        return;
+    };
+    for name in ["kept", "late"] {
+        scene.claim(ANN, name).unwrap();
+    }
+    let left = scene.specs().into_iter().find(|file| file.contains("late")).unwrap();
+    let path = scene.at("cdi").join(left);
+    let text = fs::read(&path).unwrap();
+    scene.stop(Signal::SIGKILL);
+    let released = scene.of_root(&["claim", "release", &format!("{ANN}.late")]);
+    assert!(released.status.success(), "{released:?}");
+    fs::write(&path, text).unwrap();
+    scene.start();
+    until("what was left is removed", || !path.exists());
+    assert_eq!((scene.names().len(), scene.specs().len()), (1, 1));
+}
