@@ -38,7 +38,7 @@ impl Measurable {
         let selector: DeviceSelector = name.parse()?;
         let device = facts.inventory.catalogue().get(&selector)?;
         let uuid = device.uuid().map(|uuid| uuid.to_string());
-        let uuid = uuid.ok_or_else(|| Error::failed(&device, "has no UUID, by which a program finds it"))?;
+        let uuid = uuid.ok_or_else(|| Error::failed(device, "has no UUID, by which a program finds it"))?;
         let (key, gpu) = (device.key(), device.gpu.uuid.clone());
         refuse_users(at, &device)?;
         let nvml = DriverAccess::find(&facts, &ControlOptions::of(at)?)?.nvml;

@@ -5,7 +5,7 @@ use clap::{Command, CommandFactory};
 use tranche_cli::Arguments;
 
 /// The verbs that change something of this machine.
-const CHANGES: [&str; 16] = [
+const CHANGES: [&str; 18] = [
     "cdi refresh",
     "cdi watch",
     "claim create",

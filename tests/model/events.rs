@@ -1,7 +1,7 @@
 //! What happens to the machine, to the broker and to clients.
 
 use crate::life::{Life, Purpose};
-use crate::operation::{Disk, Place};
+use crate::operation::{Disk, Place, ROOT};
 use crate::oracle::{Holder, Violation};
 
 impl Life<'_> {
@@ -91,6 +91,7 @@ impl Life<'_> {
             return false;
         }
         let pending = self.pending.remove(place);
+        self.root_was_killed |= pending.holder.who() == ROOT;
         self.note(format!("    killed: {} of {}", pending.row, pending.holder));
         self.unknown(&pending);
         true
@@ -122,6 +123,7 @@ impl Life<'_> {
         self.restless.clear();
         for mut pending in std::mem::take(&mut self.pending) {
             pending.request.kill();
+            self.root_was_killed |= pending.holder.who() == ROOT;
             if pending.purpose == Purpose::Make {
                 self.unknown(&pending);
             }

@@ -62,6 +62,8 @@ pub(crate) struct Life<'a> {
     pub(crate) allocated: Allocated,
     /// Those who hang up and wait again, for what, and how often yet.
     pub(crate) restless: BTreeMap<Holder, (What, u8)>,
+    /// Whether a program of root was killed: it may leave a specification without a claim, up to the next claim.
+    pub(crate) root_was_killed: bool,
     /// What is given back again when the disks are well, as the kubelet does it until it is done.
     pub(crate) give_back_again: BTreeSet<Holder>,
     pub(crate) trace: Vec<String>,
@@ -83,6 +85,7 @@ impl<'a> Life<'a> {
             broker_is_up: true,
             allocated: Allocated::default(),
             restless: BTreeMap::new(),
+            root_was_killed: false,
             give_back_again: BTreeSet::new(),
             trace: Vec::new(),
             since_look: 0,

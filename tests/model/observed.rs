@@ -126,12 +126,13 @@ pub(crate) fn instances(all: &[Seen]) -> BTreeSet<u64> {
 }
 
 /// `claim gc` finds no specification without a claim, and nothing at all when it looks a second time: what has
-/// ended may be found first by it.
-pub(crate) fn nothing_to_collect(machine: &Machine) -> Checked {
-    for ending in [
-        " released, 0 specifications removed",
-        "0 claims released, 0 specifications removed",
-    ] {
+/// ended may be found first by it, and what killed programs of root have left.
+pub(crate) fn nothing_to_collect(machine: &Machine, root_was_killed: bool) -> Checked {
+    let first = match root_was_killed {
+        true => " removed",
+        false => " released, 0 specifications removed",
+    };
+    for ending in [first, "0 claims released, 0 specifications removed"] {
         let output = machine.command(ROOT, &["claim", "gc"]).output().unwrap();
         let said = format!(
             "{}{}",

@@ -281,7 +281,7 @@ impl Life<'_> {
         }
         self.instances_are_needed()?;
         self.nothing_is_left()?;
-        observed::nothing_to_collect(self.machine)?;
+        observed::nothing_to_collect(self.machine, self.root_was_killed)?;
         self.everything_is_free()
     }
 
