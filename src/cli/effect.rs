@@ -29,6 +29,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("policy diff", Effect::Nothing),
     ("plan", Effect::Nothing),
     ("advise", Effect::Nothing),
+    ("bench", Effect::Machine),
     ("bench restore", Effect::Machine),
     ("bench guard", Effect::Machine),
     ("claim create", Effect::Records),

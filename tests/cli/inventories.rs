@@ -5,7 +5,7 @@ use clap::{Command, CommandFactory};
 use tranche_cli::Arguments;
 
 /// The verbs that change something of this machine.
-const CHANGES: [&str; 18] = [
+const CHANGES: [&str; 19] = [
     "cdi refresh",
     "cdi watch",
     "claim create",
@@ -20,6 +20,7 @@ const CHANGES: [&str; 18] = [
     "mig apply",
     "mig undo",
     "mig restore",
+    "bench",
     "bench restore",
     "bench guard",
     "system create-device-nodes",
@@ -34,6 +35,7 @@ fn more(verb: &str) -> &'static [&'static str] {
     match verb {
         "claim create" => &["--name=x"],
         "advise" => &["--kind=service"],
+        "bench" => &["0"],
         "bench guard" => &["GPU-573b7ec7-fbe3-a735-0919-cb0e40983ab1"],
         "drain" | "undrain" | "mps start" | "mps stop" | "mps restart" => &["0"],
         "run" => &["--share=0", "--", "true"],
