@@ -8,7 +8,7 @@ fi
 if [ "$1" -eq 0 ]; then
     # Reservations of Kubernetes' pods mean something to this program alone.
     rm -rf /var/lib/tranche/ledger /var/lib/tranche/kubernetes.yaml /var/lib/tranche/out-of-service.json \
-        /var/lib/tranche/last-policy.json /var/lib/tranche/engine-files.json
+        /var/lib/tranche/last-policy.json /var/lib/tranche/engine-files.json /var/lib/tranche/bench
     # Directories that only this package has, if they are empty: the package does not own them.
     doc=/usr/share/doc/tranche
     for directory in /var/lib/tranche /usr/libexec/tranche /usr/share/tranche/hooks.d /usr/share/tranche \

@@ -17,6 +17,7 @@
 //! | [`measured`] | from events to the figures of a cell |
 //! | [`verdict`] | what the plan promised of a share, beside what was measured |
 //! | [`results`] | the file of a run |
+//! | [`kept`] | what is kept of runs on a machine, and which of it says something of the present shares |
 //! | [`terminal`] | the report of a run for a terminal |
 //! | [`picture`](mod@picture) | the same as an SVG |
 //! | [`compare`](mod@compare) | two runs beside each other |
@@ -26,6 +27,7 @@
 pub mod cell;
 pub mod compare;
 pub mod event;
+pub mod kept;
 pub mod latency;
 pub mod measured;
 pub mod picture;

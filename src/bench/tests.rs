@@ -3,6 +3,7 @@
 mod comparisons;
 mod files;
 mod gpu;
+mod kept;
 mod schema;
 mod shown;
 mod verdicts;

@@ -19,6 +19,7 @@ use tranche_core::error::Error;
 use tranche_core::ledger::utc;
 use tranche_measure::guard::restore;
 use tranche_measure::guarded::Guarded;
+use tranche_measure::keep::keep;
 use tranche_measure::run::{Run, RunOptions};
 use tranche_state::held::root_only;
 use tranche_state::planning::PlanOptions;
@@ -157,6 +158,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
     let measured = run.run(&guarded, std::os::fd::AsFd::as_fd(&stop), &mut |line| out::note(line));
     let put_back = guarded.end();
     let results = measured?;
+    let kept = keep(&at.state_dir, run.device(), &results);
     if let Some(file) = &args.output {
         replace::write(file, &results.text()?)?;
     }
@@ -164,7 +166,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
         replace::write(file, &picture(&results))?;
     }
     out::either(args.json, &results, || report(&results))?;
-    put_back?;
+    put_back.and(kept)?;
     Ok(ExitCode::SUCCESS)
 }
 

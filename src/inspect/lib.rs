@@ -6,6 +6,7 @@
 //! | [`policy_change`] | what would change if another file became the policy |
 //! | [`export`] | flags and lines that give a device to programs without CDI |
 //! | [`engine_config`] | the configuration files of docker, containerd, CRI-O and podman |
+//! | [`measured`] | what `tranche bench` has measured on this machine of the devices of a plan |
 //! | [`observe`] | which claim each process on a GPU belongs to |
 //! | [`observed`] | the state of the shares at one moment: what is held and free, who waits, what the GPUs do |
 //! | [`verify`](mod@verify) | whether CUDA in a container gives what its share promises |
@@ -14,6 +15,7 @@
 pub mod doctor;
 pub mod engine_config;
 pub mod export;
+pub mod measured;
 pub mod observe;
 pub mod observed;
 pub mod policy_change;

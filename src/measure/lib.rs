@@ -12,10 +12,12 @@
 //! | [`guard`](mod@guard) | the process that holds the device, and puts everything back |
 //! | [`guarded`] | the guard, as the process that measures sees it |
 //! | [`run`](mod@run) | runs the cells |
+//! | [`keep`](mod@keep) | keeps the verdicts of a run on this machine |
 
 mod clock;
 pub mod guard;
 pub mod guarded;
+pub mod keep;
 mod load;
 mod machine;
 pub mod room;

@@ -1,0 +1,71 @@
+//! What `tranche bench` has measured on this machine of the devices of a plan. Its results are in
+//! `/var/lib/tranche/bench`, one file for each device, which every user may read.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use tranche_bench::kept::{Kept, MOST_BYTES, MeasuredHere};
+use tranche_core::bounded;
+use tranche_core::error::{Context, Result, line};
+use tranche_core::ledger::{LedgerDirectory, kept_dir};
+use tranche_core::root::{Missing, is_in_user_namespace};
+use tranche_core::types::DeviceKey;
+use tranche_host::examine::HostOptions;
+use tranche_plan::inventory::Driver;
+use tranche_plan::share::SplitDevice;
+
+/// The name of the directory.
+const NAME: &str = "bench";
+
+/// Where the results of `device` are kept, for the machine whose ledger is in `state_dir`.
+pub fn file(state_dir: &Path, device: &DeviceKey) -> PathBuf {
+    kept_dir(state_dir).join(NAME).join(Kept::file_name(device))
+}
+
+/// The results that are kept of `device`; `None` if it was never measured.
+///
+/// # Errors
+/// Returns an error if they cannot be read, are damaged, were written by a newer tranche, or if another user could have
+/// written them.
+pub fn read(state_dir: &Path, device: &DeviceKey) -> Result<Option<Kept>> {
+    let path = file(state_dir, device);
+    let open = match bounded::regular_file(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        open => open.about(path.display(), "cannot be read")?,
+    };
+    let bytes = match is_in_user_namespace() || !nix::unistd::geteuid().is_root() {
+        // As of the calendar.
+        true => Some(bounded::read(open, MOST_BYTES).about(path.display(), "cannot be read")?),
+        false => {
+            let directory = LedgerDirectory::state(&kept_dir(state_dir).join(NAME), Missing::Leave)?;
+            let bytes = directory.map(|directory| directory.read(&Kept::file_name(device), MOST_BYTES));
+            // It may have been removed since.
+            bytes.transpose()?.flatten()
+        }
+    };
+    let kept = bytes.map(|bytes| Kept::read(&path.display().to_string(), device, &bytes));
+    kept.transpose()
+}
+
+/// What was measured of each device of a plan for `host`, whose ledger is in `state_dir`. Devices that stay whole are
+/// left out, and a description of another machine has none. What cannot be read counts as not measured, and is logged.
+pub fn here(
+    state_dir: &Path,
+    host: &HostOptions,
+    driver: Option<&Driver>,
+    devices: &[SplitDevice],
+) -> Vec<MeasuredHere> {
+    if host.inventory.is_some() {
+        return Vec::new();
+    }
+    // As a run writes it.
+    let driver = driver.map_or_else(|| "unknown".to_owned(), |driver| driver.version.to_string());
+    let shared = devices.iter().filter(|split| !split.method.is_whole());
+    let here = shared.filter_map(|split| {
+        let kept = read(state_dir, &split.key).unwrap_or_else(|error| {
+            tracing::warn!("{}", line(&error));
+            None
+        });
+        MeasuredHere::new(split, &driver, kept.as_ref())
+    });
+    here.collect()
+}
