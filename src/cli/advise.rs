@@ -11,12 +11,15 @@ use options::WishArgs;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tranche_bench::kept::MeasuredHere;
 use tranche_broker::mig::MigView;
 use tranche_core::error::{Error, line};
 use tranche_host::examine;
+use tranche_inspect::measured;
 use tranche_plan::advise::{Advice, advise};
 use tranche_plan::inventory::Inventory;
 use tranche_plan::mig::MigGpu;
+use tranche_plan::{policy, share};
 use tranche_state::planning::PlanOptions;
 use tranche_state::replace;
 
@@ -64,8 +67,8 @@ pub(super) struct Args {
 struct Report<'a> {
     #[serde(flatten)]
     advice: &'a Advice,
-    /// What was measured on this machine.
-    measured: Option<()>,
+    /// What was measured on this machine of the shares of the policy; `null` if nothing was.
+    measured: Option<&'a [MeasuredHere]>,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
@@ -92,12 +95,29 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         replace::write(file, &advice.policy)?;
         out::note(format_args!("{}: written", file.display()));
     }
+    let measured = measured_of(&advice, &inventory, &options)?;
     let report = Report {
         advice: &advice,
-        measured: None,
+        measured: (!measured.is_empty()).then_some(&measured),
     };
-    out::either(args.json, &report, || text::of(&advice, args.write.as_deref()))?;
+    out::either(args.json, &report, || {
+        text::of(&advice, &measured, args.write.as_deref())
+    })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was measured on this machine of the shares that the policy makes.
+fn measured_of(advice: &Advice, inventory: &Inventory, options: &PlanOptions) -> Result<Vec<MeasuredHere>> {
+    // The instances of a layout that nobody has made yet are no devices, and were never measured.
+    if !advice.mig_layouts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let read = policy::read::parse("policy", &advice.policy)?;
+    let plan = share::plan(&read.policy, inventory)?;
+    let driver = inventory.driver.as_ref();
+    let mut here = measured::here(&options.state_dir, &options.host, driver, &plan.devices);
+    here.retain(|one| one.measured.is_some());
+    Ok(here)
 }
 
 /// The GPUs that have MIG, as the driver describes them, and a line for each that it does not describe: without MIG,

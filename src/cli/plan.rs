@@ -6,10 +6,13 @@ mod text;
 use super::out;
 use super::sharing::SharingArgs;
 use anyhow::{Result, bail};
+use serde::Serialize;
 use std::process::ExitCode;
+use tranche_bench::kept::MeasuredHere;
 use tranche_host::examine;
+use tranche_inspect::measured;
 use tranche_plan::policy::Policy;
-use tranche_plan::share;
+use tranche_plan::share::{self, Plan};
 use tranche_state::held::earlier::earlier;
 use tranche_state::planning;
 
@@ -22,6 +25,16 @@ pub(super) struct Args {
     json: bool,
     #[command(flatten)]
     at: SharingArgs,
+}
+
+/// The result with `--json`.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    plan: &'a Plan,
+    /// What `tranche bench` has measured on this machine; empty for another machine.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    measured_here: &'a [MeasuredHere],
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
@@ -38,6 +51,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     };
     let earlier = earlier(&inventory, Some(&sharing.plan), &options.state_dir)?;
     earlier.all_lines().for_each(out::note);
-    out::either(args.json, &*sharing.plan, || text::of(&inventory, &sharing))?;
+    let driver = inventory.driver.as_ref();
+    let measured = measured::here(&options.state_dir, &options.host, driver, &sharing.plan.devices);
+    let report = Report {
+        plan: &sharing.plan,
+        measured_here: &measured,
+    };
+    out::either(args.json, &report, || text::of(&inventory, &sharing, &measured))?;
     Ok(ExitCode::SUCCESS)
 }

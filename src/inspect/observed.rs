@@ -15,10 +15,11 @@ pub use messages::{Said, kept};
 pub use process::ProcessRow;
 pub use status::{Status, problems};
 
-use crate::observe;
+use crate::{measured, observe};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
+use tranche_bench::kept::MeasuredHere;
 use tranche_core::claims::{self, Claims};
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::process::Machine;
@@ -90,6 +91,8 @@ pub struct Observed {
     pub out_of_service: Vec<OutageRow>,
     /// The MPS daemons of the broker.
     pub daemons: Vec<DaemonRow>,
+    /// The devices of which a guarantee was measured here and did not hold.
+    pub not_held: Vec<MeasuredHere>,
     /// Whether host.json describes the host.
     pub host_file: HostFileRow,
     /// What differs from the expected state.
@@ -200,6 +203,7 @@ impl Observed {
             user_waits: Vec::new(),
             out_of_service: Vec::new(),
             daemons: Vec::new(),
+            not_held: Vec::new(),
             host_file,
             deviations: Vec::new(),
             problems: Vec::new(),
@@ -220,6 +224,9 @@ impl Observed {
         observed.say_missing_host_file(&options.state_dir);
         observed.daemons = daemons(public.as_ref());
         observed.read_out_of_service(options);
+        let names = &observed.view.devices;
+        observed.not_held = measured::here(&options.state_dir, &options.host, names.driver(), names.shared());
+        observed.not_held.retain(|one| one.not_held().is_some());
         // A description of another machine says nothing about what this one does.
         if with_gpus && options.host.inventory.is_none() {
             let roots = Roots::new(&options.host.roots)?;

@@ -11,6 +11,7 @@ mod engine;
 mod init;
 mod report;
 
+use crate::measured;
 use compare::{Check, PromiseVerdict, Promised};
 use copied::Copied;
 use engine::{Container, ContainerEngine};
@@ -18,11 +19,13 @@ use report::CudaReport;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
+use tranche_bench::kept::MeasuredHere;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Kind, Result};
 use tranche_core::ledger::Claim;
 use tranche_core::own_programs;
 use tranche_host::examine::{self, HostOptions};
+use tranche_plan::share::SplitDevice;
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{View, root_only};
 
@@ -55,6 +58,8 @@ pub struct Verified {
     promised: Vec<String>,
     container: Container,
     checks: Vec<Check>,
+    /// What `tranche bench` has measured on this machine of the devices that the container has shares of.
+    measured_here: Vec<MeasuredHere>,
     /// Where the environment of the container's init was read; `null` if it could not be read.
     environment_of_init: Option<String>,
     /// How the program came into the container.
@@ -76,7 +81,9 @@ pub fn verify(options: &VerifyOptions) -> Result<Verified> {
     let (engine, container) = ContainerEngine::with(&options.container, options.engine.as_deref())?;
     let mut not_asked = Vec::new();
     let claims = claims_of(&container, options, &mut not_asked)?;
-    let promised = promised(&claims, options, &mut not_asked)?;
+    let view = View::new(DeviceNames::of_host(&options.state_dir), 0);
+    let promised = promised(&claims, &view, options, &mut not_asked)?;
+    let measured_here = measured_here(&claims, &view.devices, options);
 
     let (environment, source) = init::environment(&container, &claims);
     if source.is_none() {
@@ -104,6 +111,7 @@ pub fn verify(options: &VerifyOptions) -> Result<Verified> {
         promised: promised.into_iter().map(|one| one.cdi).collect(),
         container,
         checks,
+        measured_here,
         environment_of_init: source,
         program: how,
         init,
@@ -132,7 +140,12 @@ fn claims_of(container: &Container, options: &VerifyOptions, not_asked: &mut Vec
 }
 
 /// What the claims promise, with what the host says about their devices.
-fn promised(claims: &[Claim], options: &VerifyOptions, not_asked: &mut Vec<String>) -> Result<Vec<Promised>> {
+fn promised(
+    claims: &[Claim],
+    view: &View,
+    options: &VerifyOptions,
+    not_asked: &mut Vec<String>,
+) -> Result<Vec<Promised>> {
     if claims.is_empty() {
         return Ok(Vec::new());
     }
@@ -143,9 +156,15 @@ fn promised(claims: &[Claim], options: &VerifyOptions, not_asked: &mut Vec<Strin
             None
         }
     };
-    let view = View::new(DeviceNames::of_host(&options.state_dir), 0);
     let promised = |claim: &Claim| Promised::new(view.devices.name(claim), claim, inventory.as_ref());
     Ok(claims.iter().map(promised).collect())
+}
+
+/// What was measured of the devices that the claims are of, in the plan that the container's share is of.
+fn measured_here(claims: &[Claim], names: &DeviceNames, options: &VerifyOptions) -> Vec<MeasuredHere> {
+    let is_held = |split: &&SplitDevice| claims.iter().any(|claim| claim.device == split.key);
+    let devices: Vec<SplitDevice> = names.shared().iter().filter(is_held).cloned().collect();
+    measured::here(&options.state_dir, &options.host, names.driver(), &devices)
 }
 
 impl Verified {
@@ -160,6 +179,8 @@ impl Verified {
             }
         )];
         lines.extend(self.checks.iter().map(ToString::to_string));
+        let measured = self.measured_here.iter();
+        lines.extend(measured.map(|one| format!("{}: {one}", one.device)));
         if let Some(exec) = &self.exec {
             lines.extend(exec.differences(&self.init));
         }

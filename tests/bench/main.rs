@@ -11,6 +11,7 @@
 
 mod bed;
 mod ends;
+mod kept;
 mod runs;
 
 pub(crate) use tranche_test_support as support;

@@ -22,7 +22,7 @@ fn verdict(results: &Value, way: &str, of: &str) -> (String, String) {
     (text("outcome"), text("figure"))
 }
 
-fn run(bed: &Bed, arguments: &[&str]) -> (Value, String) {
+pub(crate) fn run(bed: &Bed, arguments: &[&str]) -> (Value, String) {
     let said: Said = bed
         .bench(1, &[arguments, &["--json"]].concat())
         .output()

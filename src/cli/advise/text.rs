@@ -3,6 +3,7 @@
 use super::NOT_MEASURED;
 use crate::out::fitted;
 use std::path::Path;
+use tranche_bench::kept::MeasuredHere;
 use tranche_core::text::{counted, some};
 use tranche_plan::advise::{Advice, Choice};
 use tranche_plan::policy::read::DEFAULT_FILE;
@@ -11,8 +12,8 @@ use tranche_plan::policy::read::DEFAULT_FILE;
 const WIDTH: usize = 80;
 
 /// The whole text. `written` is the file to which the policy was written.
-pub(super) fn of(advice: &Advice, written: Option<&Path>) -> String {
-    let mut text: String = advice.choices.iter().map(choice).collect();
+pub(super) fn of(advice: &Advice, measured: &[MeasuredHere], written: Option<&Path>) -> String {
+    let mut text: String = advice.choices.iter().map(|one| choice(one, measured)).collect();
     if !advice.runners_up.is_empty() {
         text.push_str("Runners-up, and what each gives up:\n");
         for one in &advice.runners_up {
@@ -24,7 +25,9 @@ pub(super) fn of(advice: &Advice, written: Option<&Path>) -> String {
     for note in &advice.notes {
         text.push_str(&line(note));
     }
-    text.push_str(&line(NOT_MEASURED));
+    if measured.is_empty() {
+        text.push_str(&line(NOT_MEASURED));
+    }
     text.push_str(&format!("\nThe policy:\n{}\nTo put it into force:\n", advice.policy));
     match written {
         None => text.push_str(&format!("  tranche advise … --write {DEFAULT_FILE}\n")),
@@ -40,7 +43,7 @@ pub(super) fn of(advice: &Advice, written: Option<&Path>) -> String {
     text
 }
 
-fn choice(one: &Choice) -> String {
+fn choice(one: &Choice, measured: &[MeasuredHere]) -> String {
     let containers = counted(one.containers as usize, "container");
     let mut text = format!("{}, {containers}: {}\n", one.wish, one.way);
     for device in &one.devices {
@@ -54,6 +57,14 @@ fn choice(one: &Choice) -> String {
         "{} (rule {}; it rests on {})",
         one.reason, one.rule, one.source
     )));
+    // Each of its devices begins with its name.
+    let is_on = |name: &str| {
+        let mut devices = one.devices.iter();
+        devices.any(|device| device.split_once(',').is_some_and(|(device, _)| device == name))
+    };
+    for here in measured.iter().filter(|here| is_on(&here.device)) {
+        text.push_str(&line(&format!("{}: {here}", here.device)));
+    }
     if let Some(worth) = one.worth {
         text.push_str(&line(&format!(
             "limits: memory {}, compute {}, bandwidth {}, faults of a neighbour {}",

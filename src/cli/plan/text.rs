@@ -3,6 +3,7 @@
 
 use crate::table::Table;
 use std::collections::BTreeSet;
+use tranche_bench::kept::MeasuredHere;
 use tranche_core::text::{shown, some};
 use tranche_core::types::CdiKind;
 use tranche_plan::derive::Sharing;
@@ -20,10 +21,10 @@ const WIDTH: usize = 80;
 const REASON: usize = 33;
 
 /// The whole text.
-pub(super) fn of(inventory: &Inventory, sharing: &Sharing) -> String {
+pub(super) fn of(inventory: &Inventory, sharing: &Sharing, measured: &[MeasuredHere]) -> String {
     let mut text = String::new();
     for devices in alike(&sharing.plan.devices) {
-        paragraph(&mut text, &devices, sharing);
+        paragraph(&mut text, &devices, sharing, measured);
         text.push('\n');
     }
     for absent in &sharing.plan.absent {
@@ -82,7 +83,7 @@ fn alike(devices: &[SplitDevice]) -> Vec<Vec<&SplitDevice>> {
     groups
 }
 
-fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
+fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing, measured: &[MeasuredHere]) {
     let [first, others @ ..] = devices else { return };
     let names: Vec<String> = devices.iter().map(|d| d.device.cdi_name()).collect();
     let ram = of_ram(first);
@@ -118,6 +119,7 @@ fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
     if let Some(share) = first.shares.first() {
         grades(text, &share.guarantees);
     }
+    measurements(text, devices, measured);
     for device in devices {
         let needs = device.needs(&sharing.state_dir);
         if let Some(does) = needs::by_broker(device, &needs) {
@@ -207,6 +209,26 @@ fn grades(text: &mut String, guarantees: &Guarantees) {
     ] {
         let begin = format!("  {dimension:<11}{:<10}{:<10}", guarantee.root, guarantee.grade);
         wrapped(text, &begin, &guarantee.by, REASON);
+    }
+}
+
+/// What was measured on this machine of devices with equal shares: one line if that is nothing of any of them.
+fn measurements(text: &mut String, devices: &[&SplitDevice], measured: &[MeasuredHere]) {
+    let of_device = |split: &&SplitDevice| measured.iter().find(|one| one.key == split.key);
+    let found: Vec<&MeasuredHere> = devices.iter().filter_map(of_device).collect();
+    let is_nothing = |one: &&MeasuredHere| one.measured.is_none() && one.why_not.is_none();
+    let lines = match found.iter().all(is_nothing) {
+        true => found.get(..1).unwrap_or_default(),
+        false => &found,
+    };
+    for one in lines {
+        let name = match found.len() {
+            1 => String::new(),
+            _ if lines.len() < found.len() => String::new(),
+            _ => format!("{}: ", one.device),
+        };
+        let hint = one.command.as_ref().map(|command| format!("; {command} measures it"));
+        wrapped(text, "", &format!("  {name}{one}{}", hint.unwrap_or_default()), 4);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The page of `tranche status` for people.
 
 use crate::table::Table;
+use tranche_bench::kept::MeasuredHere;
 use tranche_core::ledger::utc;
 use tranche_core::text::{shown, some};
 use tranche_inspect::observed::{DaemonRow, DeviceUsage, OutageRow, Status, WaiterRow};
@@ -32,6 +33,8 @@ pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64, all_messages:
     waiters(&mut text, status.waiters, now);
     user_waits(&mut text, status.user_waits);
     daemons(&mut text, status.daemons, now);
+    let not_held: Vec<String> = status.not_held.iter().filter_map(MeasuredHere::not_held).collect();
+    text.extend(not_held.iter().map(|line| format!("\n{}\n", shown(line))));
     if !status.deviations.is_empty() {
         text.push_str("\nnot as expected:\n");
     }

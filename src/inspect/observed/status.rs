@@ -3,6 +3,7 @@
 use super::messages::{Said, said};
 use super::{DaemonRow, Deviation, DeviceStatus, DeviceUsage, HostFileRow, Observed, OutageRow, WaiterRow};
 use serde::Serialize;
+use tranche_bench::kept::MeasuredHere;
 use tranche_core::error::{Error, line};
 use tranche_core::ledger::Claim;
 use tranche_core::messages::Kept;
@@ -26,6 +27,8 @@ pub struct Status<'o> {
     pub out_of_service: &'o [OutageRow],
     /// The MPS daemons of the broker.
     pub daemons: &'o [DaemonRow],
+    /// The devices of which a guarantee was measured here and did not hold.
+    pub not_held: &'o [MeasuredHere],
     /// Whether host.json describes the host.
     pub host_file: &'o HostFileRow,
     /// What differs from the expected state.
@@ -53,6 +56,7 @@ impl<'o> Status<'o> {
             user_waits: &observed.user_waits,
             out_of_service: &observed.out_of_service,
             daemons: &observed.daemons,
+            not_held: &observed.not_held,
             host_file: &observed.host_file,
             deviations: &observed.deviations,
             // What was read to name the containers that hold something is not read again.

@@ -9,7 +9,7 @@ use tranche_core::ledger::{Claim, HeldPart, HeldShare, Holder};
 use tranche_core::text::some;
 use tranche_core::types::{CdiKind, DeviceKey, DevicePart, Part};
 use tranche_plan::host_file::HostFile;
-use tranche_plan::inventory::Inventory;
+use tranche_plan::inventory::{Driver, Inventory};
 use tranche_plan::share::{Plan, SplitDevice};
 
 /// The names of devices and shares.
@@ -48,6 +48,11 @@ impl DeviceNames {
     /// The devices that are handed out with a claim.
     pub fn shared(&self) -> &[SplitDevice] {
         &self.plan.devices
+    }
+
+    /// The driver of the last refresh.
+    pub fn driver(&self) -> Option<&Driver> {
+        self.inventory.as_ref()?.driver.as_ref()
     }
 
     /// The name of a device; `None` for one that the host does not have.
