@@ -106,6 +106,11 @@ step escape podman run --detach --name escape --network=none $limits --device nv
 step escaped verify escape
 step left podman exec big /bin/ls /tmp /run
 step turn podman rm --force --time 0 escape
+# From now on it is known which plan the share is of.
+rm /etc/cdi/nvidia.yaml
+step refresh tranche cdi refresh $place --config "$bed/policy.yaml" --cdi-version 0.5 --hook-path "$oci" \
+    --output-dir /etc/cdi
+step measured verify big
 "#;
     with_shares(
         "a_share_is_as_promised_and_one_without_its_limits_is_not",
@@ -129,6 +134,10 @@ step turn podman rm --force --time 0 escape
                 format!("{by_exec} {uuid}: 32 SMs, 12288 MiB free of 15109 MiB, under MPS"),
             ];
             assert_eq!(lines[1..], expected, "{engine:?}");
+            session.ok("refresh");
+            let measured = session.ok("measured");
+            let line = "\ngpu 1: not measured here: tranche bench has no such way of sharing\n";
+            assert!(measured.contains(line), "{measured}");
 
             let result: Value = serde_json::from_str(session.ok("json")).unwrap();
             let checks = result["checks"].as_array().unwrap();
