@@ -13,6 +13,7 @@
 //! | [`guarded`] | the guard, as the process that measures sees it |
 //! | [`run`](mod@run) | runs the cells |
 
+mod calibration;
 mod clock;
 pub mod guard;
 pub mod guarded;
@@ -20,4 +21,5 @@ mod load;
 mod machine;
 pub mod room;
 pub mod run;
+mod site;
 mod tenant;
