@@ -12,14 +12,21 @@
 //! | [`guard`](mod@guard) | the process that holds the device, and puts everything back |
 //! | [`guarded`] | the guard, as the process that measures sees it |
 //! | [`run`](mod@run) | runs the cells |
+//! | [`search`] | searches the best split between two workloads |
+//! | [`workload`] | the two workloads of a search |
+//! | [`as_user`] | runs a program as a user, and ends all that it leaves |
 
+pub mod as_user;
 mod calibration;
 mod clock;
+mod command;
 pub mod guard;
 pub mod guarded;
 mod load;
 mod machine;
 pub mod room;
 pub mod run;
+pub mod search;
 mod site;
 mod tenant;
+pub mod workload;

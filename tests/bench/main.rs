@@ -12,6 +12,7 @@
 mod bed;
 mod ends;
 mod runs;
+mod sweep;
 
 pub(crate) use tranche_test_support as support;
 pub(crate) use tranche_test_support::verify_program;
