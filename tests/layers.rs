@@ -137,7 +137,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("terminal", "cell measured results statistics verdict"),
             ("picture", "cell measured results way"),
             ("compare", "cell results statistics terminal"),
-            ("sweep", "statistics terminal way"),
+            ("sweep", "cell statistics terminal way"),
             ("latency", "statistics"),
         ],
     ),

@@ -4,6 +4,10 @@
 //! The latency of the first falls as its part grows, so the search halves what is left: of n splits it tries about
 //! log2(n). A run whose spread has the bound in it decides nothing, and is repeated.
 
+mod found;
+
+pub use found::{Found, Tried, Workloads};
+
 use crate::statistics::Spread;
 use crate::terminal::{bar, columns};
 use crate::way::Split;
@@ -102,10 +106,7 @@ impl Sweep {
 
     /// How many runs may follow at most.
     pub fn most_runs_left(&self) -> usize {
-        let tried = self
-            .next_run()
-            .and_then(|split| self.trials.get(&split))
-            .map_or(0, Vec::len);
+        let tried = self.runs_of_next();
         let steps = (self.high - self.low + 1).next_power_of_two().trailing_zeros();
         (steps as usize * MOST_RUNS).saturating_sub(tried)
     }

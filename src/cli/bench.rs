@@ -2,6 +2,7 @@
 
 mod compare;
 mod guard;
+mod sweep;
 
 use super::look::LookArgs;
 use super::out;
@@ -85,11 +86,14 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
+    Sweep(Box<sweep::Args>),
     Compare(compare::Args),
     /// Put back what a run has left that was killed together with its guard
     Restore(RestoreArgs),
     #[command(hide = true)]
     Guard(guard::Args),
+    #[command(hide = true)]
+    AsUser(sweep::AsUserArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -104,6 +108,8 @@ struct RestoreArgs {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     match &args.verb {
+        Some(Verb::Sweep(args)) => sweep::run(args),
+        Some(Verb::AsUser(args)) => sweep::run_as_user(args),
         Some(Verb::Compare(args)) => compare::run(args),
         Some(Verb::Guard(args)) => guard::run(args),
         Some(Verb::Restore(args)) => {

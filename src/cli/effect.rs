@@ -30,6 +30,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("plan", Effect::Nothing),
     ("advise", Effect::Nothing),
     ("bench", Effect::Machine),
+    ("bench sweep", Effect::Machine),
     ("bench restore", Effect::Machine),
     ("bench guard", Effect::Machine),
     ("claim create", Effect::Records),

@@ -13,8 +13,14 @@
 //! | [`guarded`] | the guard, as the process that measures sees it |
 //! | [`run`](mod@run) | runs the cells |
 //! | [`keep`](mod@keep) | keeps the verdicts of a run on this machine |
+//! | [`search`] | searches the best split between two workloads |
+//! | [`workload`] | the two workloads of a search |
+//! | [`as_user`] | runs a program as a user, and ends all that it leaves |
 
+pub mod as_user;
+mod calibration;
 mod clock;
+mod command;
 pub mod guard;
 pub mod guarded;
 pub mod keep;
@@ -22,4 +28,7 @@ mod load;
 mod machine;
 pub mod room;
 pub mod run;
+pub mod search;
+mod site;
 mod tenant;
+pub mod workload;

@@ -3,7 +3,9 @@
 //! the device is held.
 
 use nix::fcntl::{Flock, FlockArg};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::root::{HostDirectory, Missing};
@@ -16,7 +18,13 @@ const NAME: &str = "bench";
 /// The file that is locked while somebody uses the directory.
 const LOCK: &str = "lock";
 
-/// The directory, which only root may enter.
+/// The mode of the directory, which only root may enter.
+const OWN: u32 = 0o700;
+
+/// The mode while a group may pass through it.
+const ADMITTING: u32 = 0o710;
+
+/// The directory, which only root may enter, and a group in a search for a user's programs.
 #[derive(Debug, Clone)]
 pub struct Room {
     path: PathBuf,
@@ -75,11 +83,30 @@ impl Room {
         replace::write(&self.policy(), text)
     }
 
+    /// Lets the members of group `gid` through, until the room is removed: a client of MPS reaches its daemon by a path
+    /// in it. They can list and change nothing.
+    ///
+    /// # Errors
+    /// Returns the kernel's error.
+    pub(crate) fn admit(&self, gid: u32) -> Result<()> {
+        let set = chown(&self.path, None, Some(gid)).and_then(|()| self.set_mode(ADMITTING));
+        set.about(self.path.display(), "cannot be opened for a group")
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        fs::set_permissions(&self.path, Permissions::from_mode(mode))
+    }
+
     /// Makes the directory and keeps others out.
     ///
     /// # Errors
     /// Returns an error if another run uses it, or if another user could change it.
     pub(crate) fn occupy(&self) -> Result<Occupied> {
+        // One that was killed may have left it open for a group. Nobody else may write the state directory.
+        HostDirectory::state_dir(&self.outside.state_dir, Missing::Make)?;
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_dir()) {
+            self.set_mode(OWN).about(self.path.display(), "cannot be closed")?;
+        }
         HostDirectory::in_state_dir(&self.outside.state_dir, NAME, Missing::Make)?;
         let path = self.path.join(LOCK);
         let mut options = File::options();
@@ -100,5 +127,30 @@ impl Room {
     /// Returns the kernel's error.
     pub(crate) fn remove(&self, _occupied: &Occupied) -> Result<()> {
         fs::remove_dir_all(&self.path).about(self.path.display(), "cannot be removed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::unistd::getegid;
+
+    #[test]
+    fn a_room_that_was_left_open_for_a_group_is_closed_and_taken_again() {
+        let top = tempfile::tempdir().unwrap();
+        let outside = PlanOptions {
+            state_dir: top.path().to_owned(),
+            ..PlanOptions::default()
+        };
+        let room = Room::of(&outside);
+        let mode = || fs::metadata(&room.path).unwrap().permissions().mode() & 0o7777;
+        let occupied = room.occupy().unwrap();
+        assert_eq!(mode(), OWN);
+        room.admit(getegid().as_raw()).unwrap();
+        assert_eq!(mode(), ADMITTING);
+        drop(occupied);
+        let occupied = room.occupy().unwrap();
+        assert_eq!(mode(), OWN);
+        room.remove(&occupied).unwrap();
     }
 }

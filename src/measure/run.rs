@@ -1,40 +1,23 @@
 //! Runs the cells of an agenda, one after another.
 
+use crate::calibration::Calibrated;
 use crate::guarded::Guarded;
-use crate::machine::Measurable;
-use crate::room::Room;
+use crate::site::{AFTER, LEAD, Site};
 use crate::tenant::{Launch, Tenant};
 use crate::{clock, load};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::time::Duration;
 use tranche_bench::cell::{Agenda, Cell, Length, Neighbour};
-use tranche_bench::event::{Event, Ready};
-use tranche_bench::measured::{Measured, Sample};
+use tranche_bench::event::Event;
+use tranche_bench::measured::Measured;
 use tranche_bench::progress::progress;
 use tranche_bench::results::{Recorded, RecordedWay, Results};
 use tranche_bench::schedule::{Window, arrivals, input, mean_gap};
 use tranche_bench::way::{Allowed, RefusedWay, Seat, Setup, Way, setups};
-use tranche_core::error::{Context, Error, Result, line};
-use tranche_core::execute::Program;
-use tranche_core::own_programs;
-use tranche_core::types::{DeviceKey, ShareName};
+use tranche_core::error::{Error, Result, line};
+use tranche_core::types::DeviceKey;
 use tranche_state::planning::PlanOptions;
-
-/// The program that loads the device.
-const LOAD: &str = "tranche-load";
-
-/// How long after the line that tells them all processes begin.
-const LEAD: u64 = 200_000_000;
-
-/// How often the sensors are read, and how often it is looked whether somebody ended the run.
-const LOOK: Duration = Duration::from_millis(500);
-
-/// How long processes may take after the end of a cell: requests that were begun are completed.
-const AFTER: u64 = 30_000_000_000;
 
 /// For how long each neighbour works alone.
 const ALONE: Length = Length {
@@ -74,8 +57,7 @@ pub struct RunOptions {
 /// A run that can begin. Nothing was changed yet.
 pub struct Run {
     options: RunOptions,
-    device: Measurable,
-    room: Room,
+    site: Site,
     setups: Vec<Setup>,
     refused: Vec<RefusedWay>,
     agenda: Agenda,
@@ -87,7 +69,8 @@ impl Run {
     /// # Errors
     /// Returns why nothing can be measured: the device is unknown or in use, or no way of sharing it is possible.
     pub fn new(options: RunOptions) -> Result<Self> {
-        let device = Measurable::find(&options.at, &options.device)?;
+        let site = Site::find(&options.at, &options.device, options.load.as_ref())?;
+        let device = &site.device;
         let (mut possible, mut refused) = setups(&device.uuid, &device.facts.inventory, &[], options.allowed)?;
         let is_asked = |way: Way| options.ways.is_empty() || way == Way::Solo || options.ways.contains(&way);
         possible.retain(|setup| is_asked(setup.way));
@@ -103,9 +86,7 @@ impl Run {
             let why = refused.first().map_or_else(String::new, |one| one.why.clone());
             return Err(Error::failed(&options.device, format!("cannot be measured: {why}")));
         }
-        if options.load.is_none() {
-            own_programs::find(LOAD)?;
-        }
+        site.program()?;
         let mut agenda = Agenda::new(&ways, options.length);
         // What the others are compared with is measured always.
         let is_beside = |cell: &Cell| {
@@ -118,9 +99,8 @@ impl Run {
         agenda.cells.retain(is_asked);
         agenda.left_out.retain(is_asked);
         Ok(Self {
-            room: Room::of(&options.at),
             agenda,
-            device,
+            site,
             setups: possible,
             refused,
             options,
@@ -129,7 +109,7 @@ impl Run {
 
     /// The device's key in the ledger.
     pub fn device(&self) -> &DeviceKey {
-        &self.device.key
+        &self.site.device.key
     }
 
     /// What a person reads before the run.
@@ -147,14 +127,17 @@ impl Run {
     /// Returns why nothing could be measured. A cell that fails has no figures, and the reason.
     pub fn run(&self, _guarded: &Guarded, stop: BorrowedFd<'_>, say: &mut dyn FnMut(&str)) -> Result<Results> {
         let alone = self.setup(Way::Solo)?;
-        self.room.set_policy(&alone.policy)?;
-        let seat = alone.seats.first().ok_or_else(|| self.failed("has no share"))?;
+        self.site.room.set_policy(&alone.policy)?;
+        let seat = alone.seats.first().ok_or_else(|| self.site.failed("has no share"))?;
         say("calibration");
-        let calibrated = self.calibrate(seat)?;
+        let calibrated = Calibrated::of(&self.site, seat)?;
         let mut recorded = Recorded {
             program: tranche_core::types::PROGRAM_VERSION.to_string(),
             date: self.options.date.clone(),
-            host: self.device.host(&self.options.machine, Some(calibrated.ready.sms))?,
+            host: self
+                .site
+                .device
+                .host(&self.options.machine, Some(calibrated.ready.sms))?,
             length: self.options.length,
             seed: self.options.seed,
             request_ns: calibrated.request_ns,
@@ -172,7 +155,7 @@ impl Run {
                 .last()
                 .is_none_or(|way: &RecordedWay| way.setup.way != cell.way)
             {
-                self.room.set_policy(&setup.policy)?;
+                self.site.room.set_policy(&setup.policy)?;
                 recorded.ways.push(self.look_at(setup)?);
             }
             say(&progress(&self.agenda, number, 0));
@@ -201,25 +184,7 @@ impl Run {
 
     fn setup(&self, way: Way) -> Result<&Setup> {
         let found = self.setups.iter().find(|setup| setup.way == way);
-        found.ok_or_else(|| self.failed("is not set up"))
-    }
-
-    fn failed(&self, what: &str) -> Error {
-        Error::failed(&self.options.device, what)
-    }
-
-    /// How many iterations a request has.
-    fn calibrate(&self, seat: &Seat) -> Result<Calibrated> {
-        let mut tenant = Tenant::start(self, seat, &load::once("calibrate"))?;
-        let ready = tenant.ready()?;
-        let until = clock::now()?.saturating_add(AFTER);
-        let events = tenant.events(until)?;
-        let found = events.iter().find_map(|event| match event {
-            Event::Calibrated { fma, request_ns } => Some((*fma, *request_ns)),
-            _ => None,
-        });
-        let (fma, request_ns) = found.ok_or_else(|| failed_call("calibrate", &events))?;
-        Ok(Calibrated { fma, request_ns, ready })
+        found.ok_or_else(|| self.site.failed("is not set up"))
     }
 
     /// What each neighbour does in a second when it has the device for itself.
@@ -238,14 +203,14 @@ impl Run {
         ] {
             let words = load::neighbour(neighbour, calibrated.fma, &calibrated.ready, ALONE.most_s);
             let mut tenant = match words {
-                Some(words) => Tenant::start(self, seat, &words)?,
+                Some(words) => Tenant::start(&self.site, seat, &words)?,
                 None => continue,
             };
             tenant.ready()?;
             let window = ALONE.window();
             let begin = clock::now()?.saturating_add(LEAD);
             tenant.tell(&input(&[], begin, begin.saturating_add(window.end)))?;
-            self.wait(begin.saturating_add(window.end), stop)?;
+            self.site.wait(begin.saturating_add(window.end), stop)?;
             let events = tenant.events(begin.saturating_add(window.end).saturating_add(AFTER))?;
             // What cannot be measured alone is not compared.
             if let Some(rate) = tranche_bench::measured::rate(window, &events) {
@@ -274,7 +239,7 @@ impl Run {
     }
 
     fn probe(&self, seat: &Seat) -> Result<Option<u32>> {
-        let mut tenant = Tenant::start(self, seat, &load::once("probe"))?;
+        let mut tenant = Tenant::start(&self.site, seat, &load::once("probe"))?;
         tenant.ready()?;
         let now = clock::now()?;
         tenant.tell(&input(&[], now, now.saturating_add(1)))?;
@@ -299,12 +264,12 @@ impl Run {
         let seconds = length.measure_s + length.warm_up_s;
         let window: Window = length.window();
         let (Some(first), second) = (setup.seats.first(), setup.seats.get(1)) else {
-            return Err(Ended::ByFailure(self.failed("has no share")));
+            return Err(Ended::ByFailure(self.site.failed("has no share")));
         };
         let words = load::neighbour(cell.neighbour, calibrated.fma, &calibrated.ready, seconds);
-        let mut serve = Tenant::start(self, first, &load::serve(calibrated.fma, seconds))?;
+        let mut serve = Tenant::start(&self.site, first, &load::serve(calibrated.fma, seconds))?;
         let mut neighbour = match (second, words) {
-            (Some(seat), Some(words)) => Some(Tenant::start(self, seat, &words)?),
+            (Some(seat), Some(words)) => Some(Tenant::start(&self.site, seat, &words)?),
             _ => None,
         };
         let mut context = vec![serve.ready()?.context_ns];
@@ -318,7 +283,7 @@ impl Run {
         if let Some(neighbour) = neighbour.as_mut() {
             neighbour.tell(&input(&[], begin, end))?;
         }
-        let samples = self.wait(end, stop).map_err(Ended::ByPerson)?;
+        let samples = self.site.wait(end, stop).map_err(Ended::ByPerson)?;
         let until = end.saturating_add(AFTER);
         let of_neighbour = neighbour.as_mut().map(|one| one.events(until)).transpose()?;
         let of_serve = serve.events(until)?;
@@ -326,33 +291,6 @@ impl Run {
         let measured = Measured::of(window, &requests, &of_serve, &of_neighbour, &samples)?;
         Ok((measured, context))
     }
-
-    /// Waits until the time `until` of the clock, and reads the sensors meanwhile.
-    ///
-    /// # Errors
-    /// Returns an error if somebody ends the run.
-    fn wait(&self, until: u64, stop: BorrowedFd<'_>) -> Result<Vec<Sample>> {
-        let mut samples = Vec::new();
-        loop {
-            let left = Duration::from_nanos(until.saturating_sub(clock::now()?));
-            if left.is_zero() {
-                return Ok(samples);
-            }
-            let mut fds = [PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
-            let patience = PollTimeout::try_from(left.min(LOOK)).unwrap_or(PollTimeout::ZERO);
-            if poll(&mut fds, patience).about("tranche bench", "cannot wait")? > 0 {
-                return Err(Error::failed("tranche bench", "was ended; nothing was written"));
-            }
-            samples.extend(self.device.sample());
-        }
-    }
-}
-
-/// How long a request is on this device.
-struct Calibrated {
-    fma: u64,
-    request_ns: u64,
-    ready: Ready,
 }
 
 /// Why a cell has no figures.
@@ -366,40 +304,5 @@ enum Ended {
 impl From<Error> for Ended {
     fn from(error: Error) -> Self {
         Self::ByFailure(error)
-    }
-}
-
-/// The call of CUDA that failed among `events`.
-fn failed_call(role: &str, events: &[Event]) -> Error {
-    let why = events.iter().find_map(|event| match event {
-        Event::Error { call, name, .. } => Some(format!("{call} failed: {name}")),
-        _ => None,
-    });
-    Error::failed(role, why.unwrap_or_else(|| "has ended without a result".to_owned()))
-}
-
-/// The name by which people ask for the share.
-fn named(seat: &Seat) -> String {
-    let device = seat.device.cdi_name();
-    match seat.share == ShareName::whole() {
-        true => device,
-        false => format!("{device}.{}", seat.share),
-    }
-}
-
-impl Launch for Run {
-    fn program(&self) -> Result<PathBuf> {
-        match &self.options.load {
-            Some(program) => Ok(program.clone()),
-            None => own_programs::find(LOAD),
-        }
-    }
-
-    fn command(&self, seat: &Seat, load: &[OsString]) -> Result<Program> {
-        let mut program = Program::new(own_programs::find("tranche")?);
-        program.arg("run").args(self.room.inside().arguments());
-        program.arg("--share").arg(named(seat)).arg("--").args(load);
-        program.environment_of_caller();
-        Ok(program)
     }
 }

@@ -13,6 +13,7 @@ mod bed;
 mod ends;
 mod kept;
 mod runs;
+mod sweep;
 
 pub(crate) use tranche_test_support as support;
 pub(crate) use tranche_test_support::verify_program;

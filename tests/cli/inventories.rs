@@ -5,7 +5,7 @@ use clap::{Command, CommandFactory};
 use tranche_cli::Arguments;
 
 /// The verbs that change something of this machine.
-const CHANGES: [&str; 19] = [
+const CHANGES: [&str; 20] = [
     "cdi refresh",
     "cdi watch",
     "claim create",
@@ -21,6 +21,7 @@ const CHANGES: [&str; 19] = [
     "mig undo",
     "mig restore",
     "bench",
+    "bench sweep",
     "bench restore",
     "bench guard",
     "system create-device-nodes",
@@ -35,9 +36,8 @@ fn more(verb: &str) -> &'static [&'static str] {
     match verb {
         "claim create" => &["--name=x"],
         "advise" => &["--kind=service"],
-        "bench" => &["0"],
         "bench guard" => &["GPU-573b7ec7-fbe3-a735-0919-cb0e40983ab1"],
-        "drain" | "undrain" | "mps start" | "mps stop" | "mps restart" => &["0"],
+        "bench" | "bench sweep" | "drain" | "undrain" | "mps start" | "mps stop" | "mps restart" => &["0"],
         "run" => &["--share=0", "--", "true"],
         "verify" => &["nothing"],
         "export" => &["--for=apptainer", "0"],
