@@ -53,7 +53,7 @@ impl Recorded {
 }
 
 impl MachineControl for Recorded {
-    fn blockers(&self) -> Vec<tranche_core::ledger::Claim> {
+    fn blockers(&self) -> Vec<Claim> {
         Vec::new()
     }
 
