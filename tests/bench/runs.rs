@@ -1,6 +1,7 @@
 //! Runs that come to their end.
 
 use crate::bed::{Bed, Said};
+use crate::support::measured::measured;
 use serde_json::Value;
 
 /// The cell of this way beside this neighbour, at half of the load.
@@ -34,55 +35,59 @@ pub(crate) fn run(bed: &Bed, arguments: &[&str]) -> (Value, String) {
 
 #[test]
 fn a_run_measures_and_leaves_everything_as_it_was() {
-    let bed = Bed::new();
-    let arguments = [
-        "--way=ts2",
-        "--way=mps-50-50",
-        "--beside=hog-sm",
-        "--beside=fault",
-        "--half",
-    ];
-    let (results, said) = run(&bed, &arguments);
-    bed.assert_as_it_was();
-    // An idle machine serves at half of its capacity as quickly as queueing says.
-    let alone = cell(&results, "solo", "idle");
-    assert!(alone["requests"].as_u64() > Some(50) && alone["late"] == 0, "{alone}");
-    // Long kernels of a neighbour keep requests waiting where turns are taken, and not beside a ceiling.
-    let slowdown = |way| {
-        cell(&results, way, "hog-sm")["slowdown_p99"]["median"]
-            .as_f64()
-            .unwrap()
-    };
-    assert!(slowdown("ts2") > 4.0, "{results:#}");
-    // A fault ends the neighbour under MPS alone.
-    assert_eq!(verdict(&results, "ts2", "faults").0, "held", "{results:#}");
-    let (outcome, figure) = verdict(&results, "mps-50-50", "faults");
-    assert!(
-        outcome == "nothing promised" && figure.contains("after the neighbour's fault"),
-        "{figure}"
-    );
-    // A ceiling of half of the multiprocessors is one.
-    let (outcome, figure) = verdict(&results, "mps-50-50", "compute");
-    assert!(
-        outcome == "held" && figure.contains("seen 20 of 40 SMs"),
-        "{outcome}: {figure}"
-    );
-    // The person reads how long it takes, and which cell is measured.
-    assert!(
-        said.contains("the results are indicative") && said.contains("mps-50-50 beside fault: "),
-        "{said}"
-    );
-    assert!(said.lines().count() > 8, "{said}");
-    assert!(!said.contains("tranche-load: ") && !said.contains("WARN"), "{said}");
+    measured(|| {
+        let bed = Bed::new();
+        let arguments = [
+            "--way=ts2",
+            "--way=mps-50-50",
+            "--beside=hog-sm",
+            "--beside=fault",
+            "--half",
+        ];
+        let (results, said) = run(&bed, &arguments);
+        bed.assert_as_it_was();
+        // An idle machine serves at half of its capacity as quickly as queueing says.
+        let alone = cell(&results, "solo", "idle");
+        assert!(alone["requests"].as_u64() > Some(50) && alone["late"] == 0, "{alone}");
+        // Long kernels of a neighbour keep requests waiting where turns are taken, and not beside a ceiling.
+        let slowdown = |way| {
+            cell(&results, way, "hog-sm")["slowdown_p99"]["median"]
+                .as_f64()
+                .unwrap()
+        };
+        assert!(slowdown("ts2") > 4.0, "{results:#}");
+        // A fault ends the neighbour under MPS alone.
+        assert_eq!(verdict(&results, "ts2", "faults").0, "held", "{results:#}");
+        let (outcome, figure) = verdict(&results, "mps-50-50", "faults");
+        assert!(
+            outcome == "nothing promised" && figure.contains("after the neighbour's fault"),
+            "{figure}"
+        );
+        // A ceiling of half of the multiprocessors is one.
+        let (outcome, figure) = verdict(&results, "mps-50-50", "compute");
+        assert!(
+            outcome == "held" && figure.contains("seen 20 of 40 SMs"),
+            "{outcome}: {figure}"
+        );
+        // The person reads how long it takes, and which cell is measured.
+        assert!(
+            said.contains("the results are indicative") && said.contains("mps-50-50 beside fault: "),
+            "{said}"
+        );
+        assert!(said.lines().count() > 8, "{said}");
+        assert!(!said.contains("tranche-load: ") && !said.contains("WARN"), "{said}");
+    });
 }
 
 #[test]
 fn a_gpu_that_cheats_is_found() {
-    for (cheat, neighbour, of) in [("cap", "hog-sm", "compute"), ("memory", "greedy", "memory")] {
-        let bed = Bed::that_cheats(&[cheat]);
-        let (results, _) = run(&bed, &["--way=mps-50-50", "--beside", neighbour, "--half"]);
-        let (outcome, figure) = verdict(&results, "mps-50-50", of);
-        assert_eq!(outcome, "not held", "{cheat}: {figure}");
-        bed.assert_as_it_was();
-    }
+    measured(|| {
+        for (cheat, neighbour, of) in [("cap", "hog-sm", "compute"), ("memory", "greedy", "memory")] {
+            let bed = Bed::that_cheats(&[cheat]);
+            let (results, _) = run(&bed, &["--way=mps-50-50", "--beside", neighbour, "--half"]);
+            let (outcome, figure) = verdict(&results, "mps-50-50", of);
+            assert_eq!(outcome, "not held", "{cheat}: {figure}");
+            bed.assert_as_it_was();
+        }
+    });
 }

@@ -1,6 +1,7 @@
 //! The search for the best split.
 
 use crate::bed::{Bed, Said};
+use crate::support::measured::measured;
 use crate::support::{skip, until};
 use crate::verify_program;
 use nix::sys::signal::{Signal, kill};
@@ -68,52 +69,56 @@ fn running(mark: &str) -> usize {
 
 #[test]
 fn own_roles_find_the_split_that_the_simulation_has() {
-    let bed = Bed::new();
-    let said = said(&bed, &["--bound=26", "--json"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let found: Value = serde_json::from_str(&said.out).unwrap();
-    // Half of the GPU cannot serve half of what all of it can; these requests take about 23 ms
-    // at 80 %, and 29 ms at 70 %.
-    let best = found["best"].as_str().unwrap();
-    assert!(["70/30", "80/20", "90/10"].contains(&best), "{found:#}");
-    let half = &found["splits"][0];
-    assert!(half["split"] == "50/50" && half["is_within"] == false, "{found:#}");
-    // What remains is the second's.
-    let rate = |split: &Value| split["rate"]["median"].as_f64().unwrap();
-    let last = found["splits"].as_array().unwrap().last().unwrap();
-    assert!(rate(half) > 1.5 * rate(last), "{found:#}");
-    assert!(said.err.contains("50/50: at most 12 runs left, 1:00"), "{said:?}");
-    bed.assert_as_it_was();
+    measured(|| {
+        let bed = Bed::new();
+        let said = said(&bed, &["--bound=26", "--json"]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let found: Value = serde_json::from_str(&said.out).unwrap();
+        // Half of the GPU cannot serve half of what all of it can; these requests take about 23 ms
+        // at 80 %, and 29 ms at 70 %.
+        let best = found["best"].as_str().unwrap();
+        assert!(["70/30", "80/20", "90/10"].contains(&best), "{found:#}");
+        let half = &found["splits"][0];
+        assert!(half["split"] == "50/50" && half["is_within"] == false, "{found:#}");
+        // What remains is the second's.
+        let rate = |split: &Value| split["rate"]["median"].as_f64().unwrap();
+        let last = found["splits"].as_array().unwrap().last().unwrap();
+        assert!(rate(half) > 1.5 * rate(last), "{found:#}");
+        assert!(said.err.contains("50/50: at most 12 runs left, 1:00"), "{said:?}");
+        bed.assert_as_it_was();
+    });
 }
 
 #[test]
 fn commands_of_a_user_find_theirs_and_are_gone_afterwards() {
-    if !is_root("sweep::commands_of_a_user_find_theirs_and_are_gone_afterwards") {
-        return;
-    }
-    let (bed, user) = for_a_user();
-    let mark = "86398.7531";
-    let first = command("latency_ms=$((1000 / part + 3))", mark);
-    let second = command("rate=$part", mark);
-    let said = said(&bed, &[user, "--first", &first, "--second", &second, "--json"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let found: Value = serde_json::from_str(&said.out).unwrap();
-    // Without a bound, it is twice the latency alone.
-    assert_eq!((&found["alone_ms"], &found["bound_ms"]), (&13.0.into(), &26.0.into()));
-    assert_eq!(found["best"], "50/50", "{found:#}");
-    let splits = found["splits"].as_array().unwrap();
-    for split in splits {
-        let (first, second) = split["split"].as_str().unwrap().split_once('/').unwrap();
-        let number = |text: &str| text.parse::<f64>().unwrap();
-        assert_eq!(
-            split["latency_ms"]["median"],
-            (1000.0 / number(first)).floor() + 3.0,
-            "{split}"
-        );
-        assert_eq!(split["rate"]["median"], number(second), "{split}");
-    }
-    assert_eq!(running(mark), 0);
-    bed.assert_as_it_was();
+    measured(|| {
+        if !is_root("sweep::commands_of_a_user_find_theirs_and_are_gone_afterwards") {
+            return;
+        }
+        let (bed, user) = for_a_user();
+        let mark = "86398.7531";
+        let first = command("latency_ms=$((1000 / part + 3))", mark);
+        let second = command("rate=$part", mark);
+        let said = said(&bed, &[user, "--first", &first, "--second", &second, "--json"]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let found: Value = serde_json::from_str(&said.out).unwrap();
+        // Without a bound, it is twice the latency alone.
+        assert_eq!((&found["alone_ms"], &found["bound_ms"]), (&13.0.into(), &26.0.into()));
+        assert_eq!(found["best"], "50/50", "{found:#}");
+        let splits = found["splits"].as_array().unwrap();
+        for split in splits {
+            let (first, second) = split["split"].as_str().unwrap().split_once('/').unwrap();
+            let number = |text: &str| text.parse::<f64>().unwrap();
+            assert_eq!(
+                split["latency_ms"]["median"],
+                (1000.0 / number(first)).floor() + 3.0,
+                "{split}"
+            );
+            assert_eq!(split["rate"]["median"], number(second), "{split}");
+        }
+        assert_eq!(running(mark), 0);
+        bed.assert_as_it_was();
+    });
 }
 
 #[test]

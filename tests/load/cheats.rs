@@ -1,6 +1,7 @@
 //! A GPU that breaks its promises: each break is seen in what `tranche-load` reports.
 
-use crate::machine::{ITERATION, MIB, MS, Machine, SMS, measured, near, now, number, run};
+use crate::machine::{ITERATION, MIB, MS, Machine, SMS, near, now, number, run};
+use crate::support::measured::measured;
 use serde_json::json;
 
 #[test]

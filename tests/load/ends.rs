@@ -1,6 +1,7 @@
 //! The end of a process: when its input ends, when its time is over, and when nobody reads.
 
-use crate::machine::{Load, MS, Machine, measured, now};
+use crate::machine::{Load, MS, Machine, now};
+use crate::support::measured::measured;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -212,16 +211,6 @@ pub(crate) fn most(times: &[u64]) -> u64 {
 
 pub(crate) fn number(event: &Value, name: &str) -> u64 {
     event[name].as_u64().unwrap_or_else(|| panic!("{name} in {event}"))
-}
-
-/// Measures up to three times. A busy machine wakes processes late now and then; what is wrong is wrong each time.
-pub(crate) fn measured(measure: impl Fn()) {
-    for _ in 0..2 {
-        if catch_unwind(AssertUnwindSafe(&measure)).is_ok() {
-            return;
-        }
-    }
-    measure();
 }
 
 /// Fails unless a rate is what the GPU can do, or somewhat less: a busy machine wakes processes late.

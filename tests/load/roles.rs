@@ -1,6 +1,7 @@
 //! Each role alone.
 
-use crate::machine::{BANDWIDTH, GPU, ITERATION, MIB, MS, Machine, SMS, equal, measured, near, now, number, run};
+use crate::machine::{BANDWIDTH, GPU, ITERATION, MIB, MS, Machine, SMS, equal, near, now, number, run};
+use crate::support::measured::measured;
 use serde_json::json;
 
 #[test]

@@ -1,8 +1,7 @@
 //! Processes that share a GPU: the model's rules, as `tranche-load` measures them.
 
-use crate::machine::{
-    BANDWIDTH, ITERATION, Load, MIB, MS, Machine, SMS, equal, measured, most, near, now, number, run,
-};
+use crate::machine::{BANDWIDTH, ITERATION, Load, MIB, MS, Machine, SMS, equal, most, near, now, number, run};
+use crate::support::measured::measured;
 use serde_json::json;
 
 /// A request of 1 ms on all SMs.

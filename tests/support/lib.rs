@@ -32,6 +32,7 @@ pub mod init;
 pub mod installed;
 pub mod ld_so_cache;
 pub mod manifest;
+pub mod measured;
 pub mod nvidia_packages;
 pub mod old_kernel;
 pub mod on_host;
