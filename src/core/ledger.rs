@@ -37,7 +37,7 @@ pub use crate::types::{Bounds, HeldPart, HeldShare, Promise, STATE_DIR, Strategy
 pub use book::{Ask, Book, World};
 pub use calendar::{Calendar, NearTimes, ReservedTime};
 pub use claim::{Cgroup, Claim, ClaimState, InitProcess};
-pub use directory::{LedgerDirectory, kept_dir};
+pub use directory::{LedgerDirectory, kept_dir, read_public};
 pub use ends::Ends;
 pub use error::{LedgerError, LedgerResult};
 pub use fit::{Misfit, fits};
@@ -53,6 +53,6 @@ pub use start::{is_start_name, start_name};
 #[cfg(fuzzing)]
 pub(crate) use store::parse as parse_book;
 pub use store::{Books, Change, DamagedBook, Ledger, Locked};
-pub use utc::utc;
+pub use utc::{clock, utc};
 pub use waiter::{WaitedFor, Waiter};
 pub use watch::{Watch, Woken};

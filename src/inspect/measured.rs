@@ -1,13 +1,10 @@
 //! What `tranche bench` has measured on this machine of the devices of a plan. Its results are in
 //! `/var/lib/tranche/bench`, one file for each device, which every user may read.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tranche_bench::kept::{Kept, MOST_BYTES, MeasuredHere};
-use tranche_core::bounded;
-use tranche_core::error::{Context, Result, line};
-use tranche_core::ledger::{LedgerDirectory, kept_dir};
-use tranche_core::root::{Missing, is_in_user_namespace};
+use tranche_core::error::{Result, line};
+use tranche_core::ledger::{kept_dir, read_public};
 use tranche_core::types::DeviceKey;
 use tranche_host::examine::HostOptions;
 use tranche_plan::inventory::Driver;
@@ -28,20 +25,7 @@ pub fn file(state_dir: &Path, device: &DeviceKey) -> PathBuf {
 /// written them.
 pub fn read(state_dir: &Path, device: &DeviceKey) -> Result<Option<Kept>> {
     let path = file(state_dir, device);
-    let open = match bounded::regular_file(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        open => open.about(path.display(), "cannot be read")?,
-    };
-    let bytes = match is_in_user_namespace() || !nix::unistd::geteuid().is_root() {
-        // As of the calendar.
-        true => Some(bounded::read(open, MOST_BYTES).about(path.display(), "cannot be read")?),
-        false => {
-            let directory = LedgerDirectory::state(&kept_dir(state_dir).join(NAME), Missing::Leave)?;
-            let bytes = directory.map(|directory| directory.read(&Kept::file_name(device), MOST_BYTES));
-            // It may have been removed since.
-            bytes.transpose()?.flatten()
-        }
-    };
+    let bytes = read_public(&kept_dir(state_dir).join(NAME), &Kept::file_name(device), MOST_BYTES)?;
     let kept = bytes.map(|bytes| Kept::read(&path.display().to_string(), device, &bytes));
     kept.transpose()
 }

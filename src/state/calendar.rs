@@ -7,8 +7,8 @@
 use crate::replace;
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
-use tranche_core::ledger::calendar::{MOST_RESERVED, clock};
-use tranche_core::ledger::{Calendar, Ledger, utc};
+use tranche_core::ledger::calendar::MOST_RESERVED;
+use tranche_core::ledger::{Calendar, Ledger, clock, utc};
 
 /// The longest name of a time zone; the longest of the IANA database has 32 characters.
 const LONGEST_ZONE: usize = 64;

@@ -6,7 +6,7 @@ use nix::unistd::{Uid, User};
 use std::path::Path;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
-use tranche_core::ledger::calendar::clock;
+use tranche_core::ledger::clock;
 use tranche_core::ledger::{Calendar, OutOfService, ReservedTime};
 use tranche_core::types::Selection;
 use tranche_plan::calendar::{Period, Wanted, place};

@@ -7,20 +7,16 @@
 //! The zone in which it was made, and the offset from UTC, are kept for people.
 
 use super::claim::meet;
-use super::directory::{LedgerDirectory, kept_dir};
+use super::directory::{kept_dir, read_public};
 use super::utc;
-use crate::bounded;
-use crate::error::{Context, Error, Result};
-use crate::root::{Missing, is_in_user_namespace};
+use crate::error::{Error, Result};
 use crate::sealed;
 use crate::text::shown;
 use crate::types::{DeviceKey, HeldPart};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 mod near;
 mod part;
@@ -170,25 +166,10 @@ impl Calendar {
     /// # Errors
     /// Returns an error if the file cannot be read, is damaged or was written by a newer tranche.
     pub fn read(state_dir: &Path) -> Result<Self> {
-        let path = Self::file(state_dir);
-        let file = match bounded::regular_file(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            file => file.about(path.display(), "cannot be read")?,
-        };
-        let bytes = match is_in_user_namespace() || !nix::unistd::geteuid().is_root() {
-            // As of the file of devices that are out of service.
-            true => bounded::read(file, MOST_BYTES).about(path.display(), "cannot be read")?,
-            false => {
-                let directory = LedgerDirectory::state(&kept_dir(state_dir), Missing::Leave)?;
-                let bytes = directory.map(|directory| directory.read(CALENDAR_FILE, MOST_BYTES));
-                // It may have been removed since.
-                match bytes.transpose()?.flatten() {
-                    Some(bytes) => bytes,
-                    None => return Ok(Self::default()),
-                }
-            }
-        };
-        Self::parse(&bytes, &path)
+        match read_public(&kept_dir(state_dir), CALENDAR_FILE, MOST_BYTES)? {
+            Some(bytes) => Self::parse(&bytes, &Self::file(state_dir)),
+            None => Ok(Self::default()),
+        }
     }
 
     fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
@@ -256,12 +237,6 @@ impl Calendar {
     pub fn is_behind(&self, clock: u64) -> Option<u64> {
         (clock.saturating_add(60) < self.changed).then_some(self.changed)
     }
-}
-
-/// Seconds since 1970. A clock before that is not set.
-pub fn clock() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! The ledger's directory, held open. All files of the ledger are reached from this one handle by a single name, so
 //! that nothing that is done to paths above it can lead a write elsewhere.
 
+use crate::bounded;
 use crate::error::{Context, Error, Result};
-use crate::root::{HostDirectory, Missing};
+use crate::root::{HostDirectory, Missing, is_in_user_namespace};
 use crate::types::{KEPT_DIR, STATE_DIR};
+use nix::unistd::geteuid;
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -237,6 +239,27 @@ impl LedgerDirectory {
         let names = self.directory.names(MOST_NAMES);
         names.about(self.path.display(), "cannot be listed")
     }
+}
+
+/// The content of the file `name` in `dir`, at most `most` bytes of it; `None` if it does not exist. Every user may read
+/// such a file, and root believes only one that no other user could have written. In a user namespace no file seems to
+/// belong to root.
+///
+/// # Errors
+/// Returns an error if it cannot be read, is no regular file or has more bytes, or if another user could have written it.
+pub fn read_public(dir: &Path, name: &str, most: u64) -> Result<Option<Vec<u8>>> {
+    let path = dir.join(name);
+    let file = match bounded::regular_file(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file.about(path.display(), "cannot be read")?,
+    };
+    if is_in_user_namespace() || !geteuid().is_root() {
+        return bounded::read(file, most).about(path.display(), "cannot be read").map(Some);
+    }
+    let directory = LedgerDirectory::state(dir, Missing::Leave)?;
+    // It may have been removed since.
+    let bytes = directory.map(|directory| directory.read(name, most));
+    Ok(bytes.transpose()?.flatten())
 }
 
 /// The directory for what outlives a boot, of a node whose ledger is in `state_dir`.

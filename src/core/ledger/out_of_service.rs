@@ -3,19 +3,14 @@
 //! Two files say which. The administrator's survives a reboot. The other one has the GPUs whose compute mode a refresh
 //! found to be PROHIBITED, and ends with the machine, as the mode does. A missing file costs one system call.
 
-use super::directory::LedgerDirectory;
-use super::directory::kept_dir;
-use super::utc;
-use crate::bounded;
-use crate::error::{Context, Error, Result, line};
-use crate::root::{Missing, is_in_user_namespace};
+use super::directory::{kept_dir, read_public};
+use super::{clock, utc};
+use crate::error::{Error, Result, line};
 use crate::sealed;
 use crate::types::DeviceKey;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The file of what the administrator has taken out of service, in the directory for what outlives a boot.
 pub const DRAINED_FILE: &str = "out-of-service.json";
@@ -102,7 +97,7 @@ impl Outage {
             device,
             from,
             reason,
-            began: from <= now(),
+            began: from <= clock(),
         }
     }
 
@@ -125,14 +120,8 @@ impl Outage {
 
     /// Whether its time has come.
     pub fn is_in_force(&self) -> bool {
-        self.began || self.from <= now()
+        self.began || self.from <= clock()
     }
-}
-
-/// Seconds since 1970. A clock before that is not set.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
 }
 
 impl OutOfService {
@@ -193,21 +182,8 @@ pub fn outages_text(mut devices: Vec<Outage>) -> serde_json::Result<String> {
 
 fn read(dir: &Path, name: &str) -> Result<Vec<Outage>> {
     let path = dir.join(name);
-    let file = match bounded::regular_file(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        file => file.about(path.display(), "cannot be read")?,
-    };
-    let bytes = match is_in_user_namespace() || !nix::unistd::geteuid().is_root() {
-        // A user, whose mistakes are the user's own; and in a user namespace no file seems to belong to root.
-        true => bounded::read(file, MOST_BYTES).about(path.display(), "cannot be read")?,
-        false => {
-            let directory = LedgerDirectory::state(dir, Missing::Leave)?;
-            let bytes = directory
-                .map(|directory| directory.read(name, MOST_BYTES))
-                .transpose()?;
-            // It may have been removed since.
-            bytes.flatten().unwrap_or_default()
-        }
+    let Some(bytes) = read_public(dir, name, MOST_BYTES)? else {
+        return Ok(Vec::new());
     };
     let damaged =
         |what: &str| Error::failed(path.display(), what).hint("tranche undrain all writes it anew, without any device");
@@ -231,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_puts_nothing_back_into_service() {
-        let began = outage("GPU-8188460b", now());
+        let began = outage("GPU-8188460b", clock());
         // As it would be a year earlier.
-        let from = now() + 365 * 86_400;
+        let from = clock() + 365 * 86_400;
         let out = |outage: Outage| OutOfService {
             drained: vec![Outage { from, ..outage }],
             ..OutOfService::default()
@@ -264,7 +240,7 @@ mod tests {
             ..OutOfService::default()
         };
         let gpu = "GPU-8188460b".parse().unwrap();
-        assert_eq!(out(now() + 3600).why(&gpu), None);
+        assert_eq!(out(clock() + 3600).why(&gpu), None);
         let why = out(1_795_227_000).why(&gpu).unwrap().to_string();
         assert_eq!(why, "out of service since 2026-11-21 02:10:00 UTC (a fan)");
         let later = outage("GPU-8188460b", 4_107_542_400).to_string();

@@ -1,4 +1,12 @@
-//! Times for people.
+//! The clock of the wall, and times for people.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds since 1970. A clock before that is not set.
+pub fn clock() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
 
 /// Seconds since 1970 as `2026-11-21 02:30:00 UTC`.
 ///

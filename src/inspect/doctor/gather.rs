@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Result, line};
-use tranche_core::ledger::calendar::clock;
+use tranche_core::ledger::clock;
 use tranche_core::ledger::{Calendar, OutOfService, kept_dir, utc};
 use tranche_core::root::{HostDirectory, Missing};
 use tranche_core::text::shown;

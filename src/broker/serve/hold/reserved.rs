@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 use tranche_core::claims::Claims;
 use tranche_core::error::Result;
-use tranche_core::ledger::calendar::clock;
+use tranche_core::ledger::clock;
 use tranche_core::ledger::{Calendar, Claim, ClaimState, Holder, ReservedTime};
 use tranche_plan::hold;
 use tranche_plan::policy::ClearBy;

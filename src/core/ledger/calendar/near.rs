@@ -1,7 +1,8 @@
 //! The reservations of a GPU that count at a moment: those whose time has come or is near.
 
-use super::{Calendar, ReservedTime, clock};
+use super::{Calendar, ReservedTime};
 use crate::error::{Result, line};
+use crate::ledger::clock;
 use crate::types::GpuUuid;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;
