@@ -4,9 +4,9 @@
 //! It holds the device in the machine's ledger, is the broker of the [`Room`], and waits for the end of its standard
 //! input, whose other end the process that measures has. So a run that is killed is over at once: its programs read the
 //! end of their input as well. If this process is killed too, the ledger lets go of the device, and what is left of the
-//! room is put back by the next run or by `tranche bench --restore`.
+//! room is put back by the next run or by `tranche bench restore`.
 
-use crate::room::{Occupied, Room};
+use crate::room::Room;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::File;
@@ -15,18 +15,19 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+use tracing::level_filters::LevelFilter;
 use tranche_broker::command_line::{BrokerCommand, BrokerOptions};
 use tranche_broker::control::{Control, ControlOptions, MachineControl};
 use tranche_broker::facts::HostNow;
-use tranche_core::claims::{ClaimEntry, Claims, explain};
+use tranche_broker::mig::DevicesHeld;
+use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Result};
-use tranche_core::ledger::{Bounds, Holder, start_name};
-use tranche_core::types::{DeviceKey, Subject, WaitTime};
+use tranche_core::types::{DeviceKey, WaitTime};
 use tranche_state::planning::PlanOptions;
 use tranche_state::stop;
 
 /// The name of the program in `tranche status` and in refusals.
-pub const PROGRAM: &str = "tranche bench";
+const PROGRAM: &str = "tranche bench";
 
 /// The line that says that everything is ready.
 pub(crate) const READY: &str = "ready";
@@ -38,7 +39,7 @@ const PROGRAMS_END: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Returns who holds the device, or what could not be put back.
-pub fn guard(at: &PlanOptions, device: &DeviceKey, log: tracing::level_filters::LevelFilter) -> Result<()> {
+pub fn guard(at: &PlanOptions, device: &DeviceKey, log: LevelFilter) -> Result<()> {
     // Before any thread is started: the broker below reads these signals.
     let _stop = stop::signals("guard")?;
     let mut input = File::from(
@@ -50,7 +51,8 @@ pub fn guard(at: &PlanOptions, device: &DeviceKey, log: tracing::level_filters::
     let room = Room::of(at);
     let occupied = room.occupy()?;
     put_back(&room)?;
-    let held = Held::take(at, device)?;
+    let claims = Claims::open(&at.state_dir)?;
+    let held = DevicesHeld::take(&claims, PROGRAM, [device.clone()])?;
     // Until the first way is set up.
     room.set_policy("version: v1\n")?;
     let mut output = io::stdout();
@@ -78,14 +80,14 @@ pub fn restore(at: &PlanOptions) -> Result<bool> {
     if !room.exists() {
         return Ok(false);
     }
-    let occupied: Occupied = room.occupy()?;
+    let occupied = room.occupy()?;
     put_back(&room)?;
     room.remove(&occupied)?;
     Ok(true)
 }
 
 /// Is the broker of the room until SIGTERM.
-fn serve(room: &Room, level: tracing::level_filters::LevelFilter) -> Result<()> {
+fn serve(room: &Room, level: LevelFilter) -> Result<()> {
     let options = BrokerOptions {
         at: room.inside(),
         spec_dir: room.spec_dir(),
@@ -116,45 +118,4 @@ fn put_back(room: &Room) -> Result<()> {
         control.stop(&device.key, true)?;
     }
     Ok(())
-}
-
-/// A device that is held in the machine's ledger until it is dropped.
-struct Held {
-    claims: Claims,
-    holder: Holder,
-    device: DeviceKey,
-}
-
-impl Held {
-    fn take(at: &PlanOptions, device: &DeviceKey) -> Result<Self> {
-        let claims = Claims::open(&at.state_dir)?;
-        let holder = Holder::Process {
-            program: PROGRAM.to_owned(),
-            id: start_name()?,
-        };
-        let entry = ClaimEntry {
-            device: device.clone(),
-            subject: Subject::WHOLE,
-            replicas: 0,
-            bounds: Bounds::default(),
-            asked_as: None,
-            alone: true,
-        };
-        let entered = claims.enter(&entry, holder.clone(), Some(std::process::id()));
-        entered.map_err(|refused| explain(device, refused.error))?;
-        Ok(Self {
-            claims,
-            holder,
-            device: device.clone(),
-        })
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // Otherwise it ends with this process.
-        if let Err(error) = self.claims.release_failed_start(&self.holder, &self.device) {
-            tracing::warn!("{} stays held by {PROGRAM}: {error}", self.device);
-        }
-    }
 }

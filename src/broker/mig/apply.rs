@@ -2,7 +2,7 @@
 
 use super::change::{Unchanged, change};
 use super::handles::NodeUser;
-use super::hold::DevicesHeld;
+use super::hold::{DevicesHeld, PROGRAM};
 use super::in_the_way::{destroyed_devices, in_the_way, refusal};
 use super::journal::{MigJournal, Record};
 use super::machine::MigMachine;
@@ -126,7 +126,7 @@ impl MigTools<'_> {
         }
         self.stop_daemons(&devices)?;
         // A container may have started since the plan was made.
-        let held = DevicesHeld::take(self.claims, devices);
+        let held = DevicesHeld::take(self.claims, PROGRAM, devices);
         let held = held.map_err(|error| error.and_hint("that is in the way of the layout; end it first"))?;
         // From here on no container gets one of them. Who has one already is seen now.
         for (planned, target) in wanted {

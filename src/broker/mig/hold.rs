@@ -1,6 +1,6 @@
-//! Keeps containers off devices that are about to be destroyed.
+//! Keeps containers off devices that are about to be destroyed, or measured.
 //!
-//! The change holds them in the ledger as a program holds a share: a start that asks for one of them waits or is
+//! The program holds them in the ledger as a program holds a share: a start that asks for one of them waits or is
 //! refused, with the name of this program, and a process that is killed holds nothing any more.
 
 use tranche_core::claims::{ClaimEntry, Claims, explain};
@@ -8,27 +8,34 @@ use tranche_core::error::Result;
 use tranche_core::ledger::{Books, Bounds, Claim, Holder, start_name};
 use tranche_core::types::{DeviceKey, Subject};
 
-/// The name of the program in `tranche status` and in refusals.
-const PROGRAM: &str = "tranche mig";
+/// The name of the program that changes instances, in `tranche status` and in refusals.
+pub(super) const PROGRAM: &str = "tranche mig";
 
 /// Devices that are held until it is dropped.
 #[derive(Debug)]
 pub struct DevicesHeld<'a> {
+    /// The name of the program that holds them, in `tranche status` and in refusals.
+    program: &'static str,
     claims: &'a Claims,
     holder: Holder,
     devices: Vec<DeviceKey>,
 }
 
 impl<'a> DevicesHeld<'a> {
-    /// Holds `devices`, each as a whole.
+    /// Holds `devices` for `program`, each as a whole.
     ///
     /// # Errors
     /// Returns who holds one of them. None is held then.
-    pub fn take(claims: &'a Claims, devices: impl IntoIterator<Item = DeviceKey>) -> Result<Self> {
+    pub fn take(
+        claims: &'a Claims,
+        program: &'static str,
+        devices: impl IntoIterator<Item = DeviceKey>,
+    ) -> Result<Self> {
         let mut held = Self {
+            program,
             claims,
             holder: Holder::Process {
-                program: PROGRAM.to_owned(),
+                program: program.to_owned(),
                 id: start_name()?,
             },
             devices: Vec::new(),
@@ -55,7 +62,7 @@ impl<'a> DevicesHeld<'a> {
         self.devices.clear();
     }
 
-    /// What this process holds without a change that is being made: it was kept, or could not be released because
+    /// What this process holds for `tranche mig` without a change that is being made: it was kept, or could not be released because
     /// nothing could be written. The caller makes no change at the same time, and has read `books` since it made the
     /// last one.
     pub fn left(books: &Books) -> Vec<&Claim> {
@@ -92,7 +99,7 @@ impl Drop for DevicesHeld<'_> {
         for device in &self.devices {
             if let Err(error) = self.claims.release_failed_start(&self.holder, device) {
                 // Before the next change, or with this process at the latest.
-                tracing::warn!("{device} stays held by {PROGRAM}: {error}");
+                tracing::warn!("{device} stays held by {}: {error}", self.program);
             }
         }
     }
@@ -107,14 +114,14 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let claims = Claims::open(top.path()).unwrap();
         let key: DeviceKey = "GPU-bb5d1807-35ed-1a19-3c32-147f9952a2da/7/0".parse().unwrap();
-        DevicesHeld::take(&claims, [key.clone()]).unwrap().keep();
-        DevicesHeld::take(&claims, [key.clone()]).unwrap_err();
+        DevicesHeld::take(&claims, PROGRAM, [key.clone()]).unwrap().keep();
+        DevicesHeld::take(&claims, PROGRAM, [key.clone()]).unwrap_err();
         let books = claims.books().unwrap();
         let left = DevicesHeld::left(&books);
         assert_eq!(left.len(), 1);
         DevicesHeld::release_left(&claims, &left).unwrap();
         assert!(DevicesHeld::left(&claims.books().unwrap()).is_empty());
-        drop(DevicesHeld::take(&claims, [key]).unwrap());
+        drop(DevicesHeld::take(&claims, PROGRAM, [key]).unwrap());
     }
 
     #[test]
@@ -124,17 +131,19 @@ mod tests {
         let key = |text: &str| text.parse::<DeviceKey>().unwrap();
         let gpu = "GPU-bb5d1807-35ed-1a19-3c32-147f9952a2da";
         let [a, b, whole] = [format!("{gpu}/7/0"), format!("{gpu}/8/0"), gpu.to_owned()].map(|text| key(&text));
-        let first = DevicesHeld::take(&claims, [a.clone()]).unwrap();
-        let refused = DevicesHeld::take(&claims, [b.clone(), a.clone()])
+        let first = DevicesHeld::take(&claims, PROGRAM, [a.clone()]).unwrap();
+        let refused = DevicesHeld::take(&claims, PROGRAM, [b.clone(), a.clone()])
             .unwrap_err()
             .to_string();
         assert!(refused.contains("tranche mig"), "{refused}");
-        let refused = DevicesHeld::take(&claims, [whole.clone()]).unwrap_err().to_string();
+        let refused = DevicesHeld::take(&claims, PROGRAM, [whole.clone()])
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("tranche mig"), "{refused}");
         // What the refused one had entered is free.
-        let second = DevicesHeld::take(&claims, [b]).unwrap();
+        let second = DevicesHeld::take(&claims, PROGRAM, [b]).unwrap();
         drop((first, second));
-        drop(DevicesHeld::take(&claims, [whole]).unwrap());
+        drop(DevicesHeld::take(&claims, PROGRAM, [whole]).unwrap());
         assert_eq!(claims.books().unwrap().claims().count(), 0);
     }
 }

@@ -164,13 +164,13 @@ fn what_is_claimed_is_not_destroyed_and_its_holder_is_named() {
     let top = tempfile::tempdir().unwrap();
     let model = Model::with(&wanted(OLD), None);
     let claims = Claims::open(top.path()).unwrap();
-    let held = DevicesHeld::take(&claims, [key(&model, 4)]).unwrap();
+    let held = DevicesHeld::take(&claims, "tranche mig", [key(&model, 4)]).unwrap();
     let error = apply(&model, &Daemons::default(), &[], top.path(), &order(wanted(NEW))).unwrap_err();
     assert!(error.contains("tranche mig holds the whole device"), "{error}");
     assert_eq!(model.has(), wanted(OLD));
     drop(held);
     // What is on the instance that stays is not in the way.
-    let _held = DevicesHeld::take(&claims, [key(&model, 0)]).unwrap();
+    let _held = DevicesHeld::take(&claims, "tranche mig", [key(&model, 0)]).unwrap();
     assert_eq!(
         apply(&model, &Daemons::default(), &[], top.path(), &order(wanted(NEW))),
         Ok(1)
