@@ -29,7 +29,7 @@ use tranche_state::{replace, stop};
 /// Measure how processes that share DEVICE fare: latency, throughput, memory and faults, beside what the plan promises
 ///
 /// The device is held while it is measured, and is then as it was. A short run takes at most five minutes; it may be
-/// ended at any time. docs/explanation/guarantees.md says what the figures mean.
+/// ended at any time. docs/explanation/measuring.md says what the figures mean.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Args {

@@ -55,7 +55,7 @@ impl Guarded {
         match status.success() {
             true => Ok(()),
             false => Err(Error::failed("tranche bench", "what it changed could not be put back")
-                .hint("tranche bench --restore tries it again")),
+                .hint("tranche bench restore tries it again")),
         }
     }
 }

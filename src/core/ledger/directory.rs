@@ -254,7 +254,9 @@ pub fn read_public(dir: &Path, name: &str, most: u64) -> Result<Option<Vec<u8>>>
         file => file.about(path.display(), "cannot be read")?,
     };
     if is_in_user_namespace() || !geteuid().is_root() {
-        return bounded::read(file, most).about(path.display(), "cannot be read").map(Some);
+        return bounded::read(file, most)
+            .about(path.display(), "cannot be read")
+            .map(Some);
     }
     let directory = LedgerDirectory::state(dir, Missing::Leave)?;
     // It may have been removed since.
