@@ -3,7 +3,7 @@
 use crate::calibration::Calibrated;
 use crate::guarded::Guarded;
 use crate::site::{AFTER, LEAD, Site};
-use crate::tenant::{Launch, Tenant};
+use crate::tenant::Tenant;
 use crate::{clock, load};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;

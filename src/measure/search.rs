@@ -7,7 +7,6 @@ use crate::clock;
 use crate::command::Reading;
 use crate::guarded::Guarded;
 use crate::site::{LEAD, Site};
-use crate::tenant::Launch;
 use crate::workload::{Measuring, Running, Workload};
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;

@@ -3,7 +3,6 @@
 use crate::clock;
 use crate::machine::Measurable;
 use crate::room::Room;
-use crate::tenant::Launch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
@@ -86,6 +85,28 @@ impl Site {
         }
     }
 
+    /// The program that loads the device.
+    ///
+    /// # Errors
+    /// Returns an error if it is not installed.
+    pub(crate) fn program(&self) -> Result<PathBuf> {
+        match &self.load {
+            Some(program) => Ok(program.clone()),
+            None => own_programs::find(LOAD),
+        }
+    }
+
+    /// That program in `seat`, with its arguments, as the user of the run.
+    ///
+    /// # Errors
+    /// Returns an error if a program of tranche is missing.
+    pub(crate) fn load_in(&self, seat: &Seat, arguments: &[String]) -> Result<Program> {
+        let mut words = self.before.clone();
+        words.push(self.program()?.into());
+        words.extend(arguments.iter().map(OsString::from));
+        self.in_share(seat, &words)
+    }
+
     /// The program `words` in `seat`, as it is.
     ///
     /// # Errors
@@ -96,19 +117,6 @@ impl Site {
         program.arg("--share").arg(named(seat)).arg("--").args(words);
         program.environment_of_caller();
         Ok(program)
-    }
-}
-
-impl Launch for Site {
-    fn program(&self) -> Result<PathBuf> {
-        match &self.load {
-            Some(program) => Ok(program.clone()),
-            None => own_programs::find(LOAD),
-        }
-    }
-
-    fn command(&self, seat: &Seat, load: &[OsString]) -> Result<Program> {
-        self.in_share(seat, &[self.before.as_slice(), load].concat())
     }
 }
 

@@ -1,9 +1,8 @@
 //! A process of `tranche-load` in a share of the room.
 
 use crate::clock;
-use std::ffi::OsString;
+use crate::site::Site;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -12,7 +11,6 @@ use std::time::Duration;
 use tranche_bench::event::{Event, Reader, Ready};
 use tranche_bench::way::Seat;
 use tranche_core::error::{Context, Error, Result};
-use tranche_core::execute::Program;
 use tranche_core::text::shown;
 use tranche_state::mutex::lock;
 
@@ -21,21 +19,6 @@ const START: Duration = Duration::from_secs(60);
 
 /// The most bytes of a line for people that are kept.
 const LONGEST_LINE: u64 = 1000;
-
-/// How a program is started in a share of the room.
-pub(crate) trait Launch {
-    /// The program `tranche-load`.
-    ///
-    /// # Errors
-    /// Returns an error if it is missing.
-    fn program(&self) -> Result<PathBuf>;
-
-    /// `tranche-load`, with its arguments, in `seat`.
-    ///
-    /// # Errors
-    /// Returns an error if a program of tranche is missing.
-    fn command(&self, seat: &Seat, load: &[OsString]) -> Result<Program>;
-}
 
 /// A process of `tranche-load`. It ends when this is dropped.
 #[derive(Debug)]
@@ -53,21 +36,19 @@ impl Tenant {
     ///
     /// # Errors
     /// Returns an error if it cannot be started.
-    pub(crate) fn start(launch: &impl Launch, seat: &Seat, words: &[String]) -> Result<Self> {
+    pub(crate) fn start(site: &Site, seat: &Seat, words: &[String]) -> Result<Self> {
         let name = format!(
             "{} in {}.{}",
             words.first().map_or("", String::as_str),
             seat.device,
             seat.share
         );
-        let mut program = vec![launch.program()?.into_os_string()];
-        program.extend(words.iter().map(OsString::from));
-        let mut command = launch.command(seat, &program)?;
-        command
+        let mut program = site.load_in(seat, words)?;
+        program
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = command.spawn().about(&name, "cannot be started")?;
+        let mut child = program.spawn().about(&name, "cannot be started")?;
         let (events, output) = channel();
         if let Some(stdout) = child.stdout.take() {
             let reader = Reader::new(&name);
