@@ -3,9 +3,8 @@
 mod options;
 mod text;
 
-use super::look::LookArgs;
 use super::out;
-use super::place::{HostArgs, StateArgs};
+use super::sharing::MachineArgs;
 use anyhow::{Result, bail};
 use options::WishArgs;
 use serde::Serialize;
@@ -55,11 +54,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    host: HostArgs,
-    #[command(flatten)]
-    look: LookArgs,
+    at: MachineArgs,
 }
 
 /// The result with `--json`.
@@ -79,11 +74,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(file) = args.write.as_deref().filter(|_| !args.force) {
         refuse_existing(file)?;
     }
-    let options = PlanOptions {
-        state_dir: args.state.state_dir.clone(),
-        host: args.host.options(&args.look),
-        ..PlanOptions::default()
-    };
+    let options = args.at.options();
     let inventory = examine::inventory(&options.host)?;
     if inventory.gpus.is_empty() {
         bail!(examine::no_gpu(&inventory));

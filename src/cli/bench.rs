@@ -4,26 +4,23 @@ mod compare;
 mod guard;
 mod sweep;
 
-use super::look::LookArgs;
 use super::out;
-use super::place::{HostArgs, StateArgs};
+use super::sharing::MachineArgs;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::UNIX_EPOCH;
 use tranche_bench::cell::{Length, Neighbour};
 use tranche_bench::picture::picture;
 use tranche_bench::results::Results;
 use tranche_bench::terminal::report;
 use tranche_bench::way::{Allowed, Way};
 use tranche_core::error::Error;
-use tranche_core::ledger::utc;
+use tranche_core::ledger::{clock, utc};
 use tranche_measure::guard::restore;
 use tranche_measure::guarded::Guarded;
 use tranche_measure::keep::keep;
 use tranche_measure::run::{Run, RunOptions};
 use tranche_state::held::root_only;
-use tranche_state::planning::PlanOptions;
 use tranche_state::{replace, stop};
 
 /// Measure how processes that share DEVICE fare: latency, throughput, memory and faults, beside what the plan promises
@@ -77,11 +74,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    host: HostArgs,
-    #[command(flatten)]
-    look: LookArgs,
+    at: MachineArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -99,11 +92,7 @@ enum Verb {
 #[derive(Debug, clap::Args)]
 struct RestoreArgs {
     #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    host: HostArgs,
-    #[command(flatten)]
-    look: LookArgs,
+    at: MachineArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
@@ -113,7 +102,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Some(Verb::Compare(args)) => compare::run(args),
         Some(Verb::Guard(args)) => guard::run(args),
         Some(Verb::Restore(args)) => {
-            let text = match restore(&options(&args.state, &args.host, &args.look))? {
+            let text = match restore(&args.at.options())? {
                 true => "put back\n",
                 false => "there is nothing to put back\n",
             };
@@ -124,16 +113,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-fn options(state: &StateArgs, host: &HostArgs, look: &LookArgs) -> PlanOptions {
-    PlanOptions {
-        state_dir: state.state_dir.clone(),
-        host: host.options(look),
-        ..PlanOptions::default()
-    }
-}
-
 fn measure(args: &Args) -> Result<ExitCode> {
-    let at = options(&args.state, &args.host, &args.look);
+    let at = args.at.options();
     root_only::check(&at.state_dir)?;
     for file in [&args.output, &args.svg].into_iter().flatten() {
         refuse_directory(file)?;
@@ -200,8 +181,7 @@ fn refuse_directory(file: &Path) -> Result<()> {
 
 /// The day, as 2026-11-28.
 fn today() -> String {
-    let now = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-    utc(now).chars().take(10).collect()
+    utc(clock()).chars().take(10).collect()
 }
 
 /// Reads a file of results.

@@ -5,9 +5,9 @@ use crate::window::{self, Keys, Pressed};
 use anyhow::Result;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tranche_core::error::Error;
-use tranche_core::ledger::utc;
+use tranche_core::ledger::{clock, utc};
 use tranche_core::text::counted;
 
 /// How often a page can be shown again: more often, the driver would be busy with nothing else.
@@ -126,7 +126,7 @@ fn cut(text: &str, columns: usize, rows: usize) -> Vec<String> {
 }
 
 fn now() -> String {
-    utc(UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()))
+    utc(clock())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The options of a verb that needs a plan.
+//! The options of a verb that needs a plan, and of one that makes its own policy.
 
 use super::look::LookArgs;
 use super::place::{ConfigArgs, HostArgs, StateArgs};
@@ -25,6 +25,28 @@ impl SharingArgs {
             policy: self.config.options(&self.state.state_dir),
             state_dir: self.state.state_dir.clone(),
             host: self.host.options(&self.look),
+        }
+    }
+}
+
+/// The options of a verb that needs the host and the ledger, and makes the policy itself.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct MachineArgs {
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    look: LookArgs,
+}
+
+impl MachineArgs {
+    /// The host and the ledger.
+    pub(super) fn options(&self) -> PlanOptions {
+        PlanOptions {
+            state_dir: self.state.state_dir.clone(),
+            host: self.host.options(&self.look),
+            ..PlanOptions::default()
         }
     }
 }

@@ -1,8 +1,6 @@
 //! The process that holds the device while it is measured: see [`tranche_measure::guard`].
 
-use super::options;
-use crate::look::LookArgs;
-use crate::place::{HostArgs, StateArgs};
+use crate::sharing::MachineArgs;
 use anyhow::Result;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -18,11 +16,7 @@ pub(super) struct Args {
     #[arg(value_name = "KEY")]
     device: DeviceKey,
     #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    host: HostArgs,
-    #[command(flatten)]
-    look: LookArgs,
+    at: MachineArgs,
 }
 
 /// The words of the command line for the device of this key.
@@ -33,7 +27,7 @@ pub(super) fn words(at: &PlanOptions, key: &DeviceKey) -> Vec<OsString> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let at = options(&args.state, &args.host, &args.look);
+    let at = args.at.options();
     guard(&at, &args.device, LevelFilter::current())?;
     Ok(ExitCode::SUCCESS)
 }

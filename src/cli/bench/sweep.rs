@@ -1,9 +1,8 @@
 //! `tranche bench sweep`: the best split of a device between two workloads.
 
-use super::{guard, options};
-use crate::look::LookArgs;
+use super::guard;
 use crate::out;
-use crate::place::{HostArgs, StateArgs};
+use crate::sharing::MachineArgs;
 use anyhow::Result;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -71,11 +70,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    host: HostArgs,
-    #[command(flatten)]
-    look: LookArgs,
+    at: MachineArgs,
 }
 
 /// Run a command as a user in a share that root has got for it
@@ -102,7 +97,7 @@ fn as_user(user: &str, directory: Option<&str>) -> Result<Vec<OsString>> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let at = options(&args.state, &args.host, &args.look);
+    let at = args.at.options();
     root_only::check(&at.state_dir)?;
     // Before any thread is started.
     let stop = stop::signals("tranche bench")?;
