@@ -62,9 +62,9 @@ impl<'a> DevicesHeld<'a> {
         self.devices.clear();
     }
 
-    /// What this process holds for `tranche mig` without a change that is being made: it was kept, or could not be released because
-    /// nothing could be written. The caller makes no change at the same time, and has read `books` since it made the
-    /// last one.
+    /// What this process holds for `tranche mig` without a change that is being made: it was kept, or could not be
+    /// released because nothing could be written. The caller makes no change at the same time, and has read `books`
+    /// since it made the last one.
     pub fn left(books: &Books) -> Vec<&Claim> {
         let is_own = |claim: &&Claim| {
             let is_program = matches!(&claim.holder, Holder::Process { program, .. } if program == PROGRAM);

@@ -246,7 +246,8 @@ impl LedgerDirectory {
 /// belong to root.
 ///
 /// # Errors
-/// Returns an error if it cannot be read, is no regular file or has more bytes, or if another user could have written it.
+/// Returns an error if it cannot be read, is no regular file or has more bytes, or if another user could have written
+/// it.
 pub fn read_public(dir: &Path, name: &str, most: u64) -> Result<Option<Vec<u8>>> {
     let path = dir.join(name);
     let file = match bounded::regular_file(&path) {
