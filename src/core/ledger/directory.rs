@@ -241,9 +241,9 @@ impl LedgerDirectory {
     }
 }
 
-/// The content of the file `name` in `dir`, at most `most` bytes of it; `None` if it does not exist. Every user may read
-/// such a file, and root believes only one that no other user could have written. In a user namespace no file seems to
-/// belong to root.
+/// The content of the file `name` in `dir`, at most `most` bytes of it; `None` if it does not exist. Every user may
+/// read such a file, and root believes only one that no other user could have written. In a user namespace no file
+/// seems to belong to root.
 ///
 /// # Errors
 /// Returns an error if it cannot be read, is no regular file or has more bytes, or if another user could have written
