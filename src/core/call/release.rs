@@ -4,7 +4,6 @@ use super::options::{OnUnknown, ValueKind, default_state_dir, host_path, push_st
 use super::{ClaimCall, Program};
 use crate::error::{Error, Result};
 use crate::types::{DeviceKey, HostPath};
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 /// A call of `hook release`. The table of options is in the documentation of `hook::claim`.
@@ -55,10 +54,10 @@ impl ReleaseCall {
     /// ended, so every word of the call has to be there, with the same ledger.
     pub fn is_in(&self, text: &str) -> bool {
         let is_between = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '[' | ']');
-        let there: BTreeSet<&str> = text.split(is_between).collect();
+        let there = || text.split(is_between);
         let words = self.write();
-        let is_of_other_ledger = |word: &&str| word.starts_with("--state-dir=") && !words.iter().any(|own| own == word);
-        words.iter().all(|word| there.contains(word.as_str())) && !there.iter().any(is_of_other_ledger)
+        let is_of_other_ledger = |word: &str| word.starts_with("--state-dir=") && !words.iter().any(|own| own == word);
+        words.iter().all(|word| there().any(|found| found == word)) && !there().any(is_of_other_ledger)
     }
 
     /// Parses the arguments after the verb.

@@ -216,7 +216,7 @@ fn waiters(
         let wants = wants.map(Into::into);
         waiters.push(Waiter { number, wants });
     }
-    waiters.sort_by_key(|waiter| waiter.number);
+    waiters.sort_unstable_by_key(|waiter| waiter.number);
     Ok(waiters)
 }
 

@@ -183,7 +183,7 @@ impl Ledger {
     pub fn books(&self) -> LedgerResult<Books> {
         let mut all = self.own_books()?;
         all.damaged.extend(self.not_restored()?);
-        all.damaged.sort_by_key(|damaged| line(&damaged.error));
+        all.damaged.sort_unstable_by_key(|damaged| line(&damaged.error));
         Ok(all)
     }
 
@@ -209,7 +209,7 @@ impl Ledger {
         all.books
             .iter_mut()
             .for_each(|book| book.claims.sort_by_key(|claim| claim.since));
-        all.books.sort_by(|a, b| a.gpu.cmp(&b.gpu));
+        all.books.sort_unstable_by(|a, b| a.gpu.cmp(&b.gpu));
         Ok(all)
     }
 
@@ -292,8 +292,8 @@ impl Ledger {
     /// Records the reservations that are used by what is about to be written. A claim whose reservation is not known to
     /// be used could lose the rest of its time.
     pub(super) fn note_begun<'b>(&self, books: impl Iterator<Item = &'b Book>) -> LedgerResult<()> {
-        let used: BTreeSet<u32> = books.flat_map(Book::begun).collect();
-        if used.is_empty() {
+        let mut used = books.flat_map(Book::begun).peekable();
+        if used.peek().is_none() {
             return Ok(());
         }
         let mut all = self.begun()?;

@@ -62,7 +62,7 @@ impl Directory {
     pub fn names(&self, limit: usize) -> io::Result<Vec<OsString>> {
         let listing = self.entries(limit)?;
         let mut names: Vec<_> = listing.iter().map(|named| named.name.to_owned()).collect();
-        names.sort();
+        names.sort_unstable();
         Ok(names)
     }
 
