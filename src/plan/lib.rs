@@ -21,6 +21,7 @@
 //! | [`mig`] | the division of GPUs by MIG: what is offered, what exists, what is wanted, and the steps between |
 //! | [`calendar`] | what may be reserved for later |
 //! | [`queue`] | who of the waiting users is served next |
+//! | [`turns`] | whose turn it is on a device that its holders have one after another, and the steps of a change |
 //! | [`reserve`] | reserves shares of a plan, and says what of the held shares a plan does not know |
 //! | [`advise`](mod@advise) | a policy for what people want of a machine, and why it is this one |
 //! | [`derive`](mod@derive) | inventory and plan to edits |
@@ -48,4 +49,5 @@ pub mod reserve;
 pub mod share;
 pub mod sim;
 pub mod sources;
+pub mod turns;
 pub mod yaml;
