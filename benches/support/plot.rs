@@ -54,6 +54,11 @@ pub(crate) fn svg(title: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> String {
         )
         .unwrap();
     }
+    // Where no line is: above lines that rise, below those that fall.
+    let rises = lines
+        .iter()
+        .any(|(_, points)| points.last().map(|point| point.1) > points.first().map(|point| point.1));
+    let names = if rises { EDGE + 24.0 } else { HEIGHT - EDGE - 78.0 };
     for (((name, points), colour), row) in lines.iter().zip(COLOURS).zip(0_u8..) {
         let path: Vec<String> = points
             .iter()
@@ -65,7 +70,7 @@ pub(crate) fn svg(title: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> String {
             path.join(" ")
         )
         .unwrap();
-        let at = HEIGHT - EDGE - 78.0 + f64::from(row) * 18.0;
+        let at = names + f64::from(row) * 18.0;
         writeln!(
             text,
             "<text x=\"{}\" y=\"{at}\" fill=\"{colour}\">{name}</text>",
