@@ -40,5 +40,7 @@ install -D -m 644 "$here/driver/udev.rules" "$files/etc/udev/rules.d/50-tranche-
 install -D -m 644 "$cache/build/driver/nvidia.ko" "$files/usr/lib/modules/$(cat "$cache/boot/version")/extra/nvidia.ko"
 
 cp -a "$here/guest" "$here/spec.json" docs/how-to/team.md "$files/opt/test"
+mkdir "$files/opt/test/pages"
+cp docs/tutorials/*.md docs/how-to/*.md "$files/opt/test/pages"
 target/package/root/usr/bin/tranche --version > "$files/opt/test/version"
 tar -C "$files" --owner=0 --group=0 -cf "$cache/payload.tar" .
