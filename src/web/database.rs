@@ -32,8 +32,8 @@ CREATE TABLE holds (
 );
 CREATE INDEX holds_ended ON holds (boot, ended, began, uid, device) WHERE ended IS NOT NULL;
 CREATE INDEX holds_open ON holds (boot, device, part) WHERE ended IS NULL;
-CREATE TABLE waits (boot INTEGER NOT NULL, ended INTEGER NOT NULL, uid INTEGER NOT NULL, device INTEGER NOT NULL,
-    seconds INTEGER NOT NULL, served INTEGER NOT NULL);
+CREATE TABLE waits (boot INTEGER NOT NULL, began INTEGER NOT NULL, ended INTEGER, uid INTEGER NOT NULL,
+    device INTEGER NOT NULL, seconds INTEGER NOT NULL, served INTEGER NOT NULL);
 CREATE INDEX waits_ended ON waits (boot, ended);
 CREATE TABLE busy (boot INTEGER NOT NULL, at INTEGER NOT NULL, uid INTEGER NOT NULL, device INTEGER NOT NULL,
     seconds INTEGER NOT NULL);

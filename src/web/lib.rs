@@ -8,10 +8,13 @@
 //! - [`intake`]: from the event files into the database, each line once
 //! - [`report`] and [`timeline`]: the answers
 //! - [`viewer`]: who may see which rows
-//! - [`service`]: the socket and the program
+//! - [`service`]: the sockets and the program
 
 pub mod database;
+mod http;
 pub mod intake;
+mod now;
+mod page;
 pub mod report;
 pub mod service;
 mod spans;

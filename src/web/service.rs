@@ -1,22 +1,19 @@
-//! The program: it reads events, and answers over its socket.
+//! The program: it reads events, and answers over its sockets.
+
+mod doors;
 
 use crate::database;
 use crate::intake::Intake;
-use crate::report::report;
-use crate::timeline::timeline;
-use crate::viewer::Viewer;
+use doors::Door;
 use lexopt::prelude::*;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::socket::{getsockopt, sockopt};
 use rusqlite::Connection;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +22,7 @@ use std::time::{Duration, Instant};
 use tranche_core::error::{Context, Error, Result, line};
 use tranche_core::ledger::{clock, events};
 use tranche_core::types::STATE_DIR;
-use tranche_protocol::{HISTORY_SOCKET, HistoryAnswer, HistoryRequest};
+use tranche_protocol::HISTORY_SOCKET;
 
 /// How often events are read.
 const LOOK: Duration = Duration::from_secs(2);
@@ -36,14 +33,8 @@ const FORGET: Duration = Duration::from_secs(3600);
 /// For how long a row is kept where the policy does not say it.
 const KEEP: Duration = Duration::from_secs(90 * 86_400);
 
-/// How long a client may take to ask, and to read the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// The most connections at a time; a further one is closed.
 const MOST_CONNECTIONS: usize = 64;
-
-/// The longest question, in bytes.
-const MOST_QUESTION: u64 = 4096;
 
 /// What the program is started with.
 #[derive(Debug, Clone)]
@@ -52,8 +43,14 @@ pub struct WebOptions {
     pub state_dir: PathBuf,
     /// Where the database is.
     pub data_dir: PathBuf,
-    /// The socket.
+    /// The socket for questions.
     pub socket: PathBuf,
+    /// The socket for the page.
+    pub page_socket: PathBuf,
+    /// The address of this machine alone at which the page is, too. Who comes there has no name, and sees none.
+    pub listen: Option<SocketAddr>,
+    /// Further names by which browsers may ask for the page over that address.
+    pub hosts: Vec<String>,
 }
 
 impl WebOptions {
@@ -67,6 +64,9 @@ impl WebOptions {
             state_dir: STATE_DIR.into(),
             data_dir: "/var/lib/tranche-web".into(),
             socket: HISTORY_SOCKET.into(),
+            page_socket: "/run/tranche-web/page.sock".into(),
+            listen: None,
+            hosts: Vec::new(),
         };
         let mut parser = lexopt::Parser::from_args(words);
         while let Some(argument) = parser.next().map_err(wrong)? {
@@ -74,6 +74,19 @@ impl WebOptions {
                 Long("state-dir") => &mut options.state_dir,
                 Long("data-dir") => &mut options.data_dir,
                 Long("socket") => &mut options.socket,
+                Long("page-socket") => &mut options.page_socket,
+                Long("listen") => {
+                    options.listen = Some(loopback(
+                        &parser.value().and_then(|word| word.string()).map_err(wrong)?,
+                    )?);
+                    continue;
+                }
+                Long("host") => {
+                    options
+                        .hosts
+                        .push(parser.value().and_then(|word| word.string()).map_err(wrong)?);
+                    continue;
+                }
                 other => return Err(wrong(other.unexpected())),
             };
             *place = parser.value().map_err(wrong)?.into();
@@ -101,7 +114,7 @@ impl WebOptions {
         let stop =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).about("tranche-web", "cannot wait for signals")?;
         let database = Mutex::new(database::open(&self.data_dir)?);
-        let listener = listen(&self.socket)?;
+        let doors = Door::open_all(self)?;
         let mut intake = Intake::new(&self.state_dir);
         let connections = AtomicUsize::new(0);
         let mut forgotten: Option<Instant> = None;
@@ -112,36 +125,47 @@ impl WebOptions {
                     forgotten = Some(Instant::now());
                     forget(&lock(&database), keep(&self.state_dir));
                 }
-                let mut ready = [
-                    PollFd::new(stop.as_fd(), PollFlags::POLLIN),
-                    PollFd::new(listener.as_fd(), PollFlags::POLLIN),
-                ];
+                let mut ready = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
+                ready.extend(doors.iter().map(|door| PollFd::new(door.as_fd(), PollFlags::POLLIN)));
                 // An error ends the wait early, and then it looks once more than needed.
                 let _ = poll(&mut ready, PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::MAX));
-                if ready.first().is_some_and(|stop| stop.any() == Some(true)) {
+                let mut ready = ready.iter().map(|fd| fd.any() == Some(true));
+                if ready.next() == Some(true) {
                     return Ok(());
                 }
-                if ready.last().is_some_and(|listener| listener.any() != Some(true)) {
-                    continue;
-                }
-                let Ok((client, _)) = listener.accept() else { continue };
-                if connections.fetch_add(1, Ordering::SeqCst) >= MOST_CONNECTIONS {
-                    connections.fetch_sub(1, Ordering::SeqCst);
-                    continue;
-                }
-                let (database, connections) = (&database, &connections);
-                let answer = move || {
-                    if let Err(error) = answer(&client, database) {
-                        tracing::debug!("{}", line(&error));
+                for (door, _) in doors.iter().zip(ready).filter(|(_, is_ready)| *is_ready) {
+                    let Ok(client) = door.accept() else { continue };
+                    if connections.fetch_add(1, Ordering::SeqCst) >= MOST_CONNECTIONS {
+                        connections.fetch_sub(1, Ordering::SeqCst);
+                        continue;
                     }
-                    connections.fetch_sub(1, Ordering::SeqCst);
-                };
-                if thread::Builder::new().spawn_scoped(threads, answer).is_err() {
-                    connections.fetch_sub(1, Ordering::SeqCst);
+                    let (database, connections) = (&database, &connections);
+                    let answer = move || {
+                        if let Err(error) = client.answer(database, self) {
+                            tracing::debug!("{}", line(&error));
+                        }
+                        connections.fetch_sub(1, Ordering::SeqCst);
+                    };
+                    if thread::Builder::new().spawn_scoped(threads, answer).is_err() {
+                        connections.fetch_sub(1, Ordering::SeqCst);
+                    }
                 }
             }
         })
     }
+}
+
+/// The address in `text`, of this machine alone.
+fn loopback(text: &str) -> Result<SocketAddr> {
+    let address: Option<SocketAddr> = text.parse().ok();
+    let error = || {
+        Error::usage(
+            "--listen",
+            format!("{text:?} is not an address of this machine alone with a port"),
+        )
+    };
+    let address = address.filter(|address| address.ip().is_loopback());
+    address.ok_or_else(|| error().hint("write 127.0.0.1:PORT, and let a web server ask there or at the page's socket"))
 }
 
 fn lock(database: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
@@ -177,49 +201,4 @@ fn forget(database: &Connection, keep: Duration) {
         ),
         Err(error) => tracing::warn!("what is too old cannot be removed: {error}"),
     }
-}
-
-/// Listens at `path` for every user, in the place of the socket of a program that has ended. The database is locked, so
-/// no other one runs.
-fn listen(path: &Path) -> Result<UnixListener> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        removed => removed.about(path.display(), "cannot be removed")?,
-    }
-    let listener = UnixListener::bind(path).about(path.display(), "cannot be made")?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).about(path.display(), "cannot be opened to users")?;
-    Ok(listener)
-}
-
-/// Answers one question.
-fn answer(client: &UnixStream, database: &Mutex<Connection>) -> Result<()> {
-    let about = "client";
-    client
-        .set_read_timeout(Some(PATIENCE))
-        .about(about, "cannot be waited for")?;
-    client
-        .set_write_timeout(Some(PATIENCE))
-        .about(about, "cannot be waited for")?;
-    let peer = getsockopt(client, sockopt::PeerCredentials).about(about, "is not known")?;
-    let mut question = String::new();
-    let mut reader = BufReader::new(client.take(MOST_QUESTION));
-    reader.read_line(&mut question).about(about, "has not asked")?;
-    let answer = match serde_json::from_str(&question) {
-        Ok(request) => answer_to(&request, &lock(database), &Viewer::of(peer.uid())),
-        Err(error) => HistoryAnswer::Error(format!("the question is not valid: {error}")),
-    };
-    let mut text = serde_json::to_string(&answer).about(about, "cannot be answered")?;
-    text.push('\n');
-    let mut client = client;
-    client
-        .write_all(text.as_bytes())
-        .about(about, "has not read the answer")
-}
-
-fn answer_to(request: &HistoryRequest, database: &Connection, viewer: &Viewer) -> HistoryAnswer {
-    let answer = match request {
-        HistoryRequest::Report { by, seconds } => report(database, *by, *seconds, viewer).map(HistoryAnswer::Report),
-        HistoryRequest::Timeline { seconds } => timeline(database, *seconds, viewer).map(HistoryAnswer::Timeline),
-    };
-    answer.unwrap_or_else(|error| HistoryAnswer::Error(error.to_string()))
 }

@@ -38,8 +38,12 @@ pub(crate) fn boots(database: &Connection, window: Window) -> rusqlite::Result<V
     let uptime = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| time.tv_sec());
     let rows = boots.query_map([], |row| {
         let (id, name, zero, last): (_, String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        // What is open in this boot is held now.
-        let last = if name == this { last.max(uptime) } else { last };
+        // What is open in this boot is held now, by the clock as it is set now.
+        let (zero, last) = if name == this {
+            (window.to - uptime, uptime)
+        } else {
+            (zero, last)
+        };
         Ok(BootWindow {
             boot: id,
             zero,

@@ -13,6 +13,12 @@ pub struct Viewer {
 }
 
 impl Viewer {
+    /// Somebody whom the kernel does not name, such as a client over TCP: no user has this id (user_namespaces(7)).
+    pub const NOBODY: Self = Self {
+        uid: u32::MAX,
+        sees_all: false,
+    };
+
     /// The user with this id.
     pub fn of(uid: u32) -> Self {
         let sees_all = uid == 0 || uid == nix::unistd::geteuid().as_raw();

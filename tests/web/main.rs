@@ -11,4 +11,5 @@ pub(crate) use tranche_test_support as support;
 
 mod asked;
 mod killed;
+mod page;
 mod scene;

@@ -79,7 +79,12 @@ impl Scene {
 
     pub(crate) fn web_command(&self) -> Command {
         let mut command = Command::new(WEB);
-        let options = [("state-dir", "state"), ("data-dir", "data"), ("socket", "socket")];
+        let options = [
+            ("state-dir", "state"),
+            ("data-dir", "data"),
+            ("socket", "socket"),
+            ("page-socket", "page"),
+        ];
         command.args(options.map(|(option, name)| self.option(option, name)));
         command.env_clear().stdin(Stdio::null()).stderr(Stdio::piped());
         command
@@ -87,7 +92,12 @@ impl Scene {
 
     /// Starts the program, and waits until it answers.
     pub(crate) fn start(&mut self) {
-        self.web = Some(self.web_command().stderr(Stdio::null()).spawn().unwrap());
+        self.start_with(&[]);
+    }
+
+    /// As [`Scene::start`], with these words as well.
+    pub(crate) fn start_with(&mut self, words: &[&str]) {
+        self.web = Some(self.web_command().args(words).stderr(Stdio::null()).spawn().unwrap());
         until("tranche-web answers", || UnixStream::connect(self.at("socket")).is_ok());
     }
 

@@ -101,7 +101,7 @@ fn what_is_old_is_removed_and_what_is_held_stays() {
             "INSERT INTO boots VALUES (1, 'a', 1000000, 500);
              INSERT INTO holds (boot, device, part, uid, who, joined, used, began, ended) VALUES
                (1, 1, '', 0, '', 0, 1, 0, 99), (1, 1, '', 0, '', 0, 1, 0, 101), (1, 1, '', 0, '', 0, 1, 0, NULL);
-             INSERT INTO waits VALUES (1, 99, 0, 1, 5, 1);",
+             INSERT INTO waits VALUES (1, 94, 99, 0, 1, 5, 1), (1, 94, NULL, 0, 1, 0, 0);",
         )
         .unwrap();
     assert_eq!(forget(&database, 1_000_200, Duration::from_secs(100)).unwrap(), 2);

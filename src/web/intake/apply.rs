@@ -13,6 +13,8 @@ pub(super) fn boot(database: &Connection, id: &str) -> rusqlite::Result<i64> {
     if let Some(known) = known {
         return Ok(known);
     }
+    // Nobody waits any more, and of nobody it is known for how long.
+    database.execute("DELETE FROM waits WHERE ended IS NULL", [])?;
     for table in ["holds", "outages"] {
         let end = format!("ended = max(began, (SELECT last FROM boots WHERE id = {table}.boot))");
         database.execute(&format!("UPDATE {table} SET {end} WHERE ended IS NULL"), [])?;
@@ -74,11 +76,12 @@ pub(super) fn event(
                 at.limit(row)?;
             }
         }
-        EventKind::Served | EventKind::Left => at.note_wait(event, claim.uid)?,
+        EventKind::Waits => at.note_wait(claim.uid)?,
+        EventKind::Served | EventKind::Left => at.end_wait(event, claim.uid)?,
         EventKind::Busy => at.note_busy(event, claim.uid)?,
         EventKind::Drained => at.note_outage(true)?,
         EventKind::Undrained => at.note_outage(false)?,
-        EventKind::Waits | EventKind::Checked => {}
+        EventKind::Checked => {}
     }
     Ok(())
 }
@@ -198,15 +201,39 @@ impl Place<'_> {
         limit.execute([row]).map(drop)
     }
 
-    fn note_wait(&self, event: &Event, uid: u32) -> rusqlite::Result<()> {
+    fn note_wait(&self, uid: u32) -> rusqlite::Result<()> {
         let mut insert = self.database.prepare_cached(
-            "INSERT INTO waits (boot, ended, uid, device, seconds, served) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO waits (boot, began, uid, device, seconds, served) VALUES (?1, ?2, ?3, ?4, 0, 0)",
+        )?;
+        insert.execute(params![self.boot, self.now, uid, self.device]).map(drop)
+    }
+
+    /// Ends the longest wait of the user for the device. One whose beginning was lost counts too.
+    fn end_wait(&self, event: &Event, uid: u32) -> rusqlite::Result<()> {
+        let seconds = event.value.cast_signed();
+        let mut open = self.database.prepare_cached(
+            "SELECT rowid FROM waits WHERE ended IS NULL AND boot = ?1 AND uid = ?2 AND device = ?3
+             ORDER BY began LIMIT 1",
+        )?;
+        let open: Option<i64> = open
+            .query_row(params![self.boot, uid, self.device], |row| row.get(0))
+            .optional()?;
+        let mut put = self.database.prepare_cached(
+            "INSERT OR REPLACE INTO waits (rowid, boot, began, ended, uid, device, seconds, served)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?;
         let is_served = event.kind == EventKind::Served;
-        let seconds = event.value.cast_signed();
-        insert
-            .execute(params![self.boot, self.now, uid, self.device, seconds, is_served])
-            .map(drop)
+        let row = params![
+            open,
+            self.boot,
+            self.now - seconds,
+            self.now,
+            uid,
+            self.device,
+            seconds,
+            is_served
+        ];
+        put.execute(row).map(drop)
     }
 
     fn note_busy(&self, event: &Event, uid: u32) -> rusqlite::Result<()> {

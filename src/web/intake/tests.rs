@@ -31,6 +31,12 @@ pub(crate) fn gpu(number: u32) -> DeviceKey {
         .unwrap()
 }
 
+/// The uptime of this machine, so that what is still held is held until now.
+pub(crate) fn uptime() -> u64 {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
+    time.tv_sec().cast_unsigned()
+}
+
 /// A machine that records events, and its history.
 pub(crate) struct Scene {
     pub(crate) top: tempfile::TempDir,
@@ -53,16 +59,21 @@ impl Scene {
     }
 
     pub(crate) fn take(&self, uptime: u64, gpu: &DeviceKey, share: u32, uid: u32) -> bool {
+        self.take_as(uptime, gpu, share, uid, &format!("{uid}-{share}-{gpu}-{uptime}"))
+    }
+
+    /// As a container with this id.
+    pub(crate) fn take_as(&self, uptime: u64, gpu: &DeviceKey, share: u32, uid: u32, id: &str) -> bool {
         let ask = Ask {
             device: gpu.clone(),
-            part: HeldPart::share(share.to_string().parse().unwrap(), "1/10".parse().unwrap()),
+            part: HeldPart::share(share.to_string().parse().unwrap(), "1/1000".parse().unwrap()),
             bounds: Bounds::default(),
             asked_as: None,
             spec_file: None,
             name: None,
             holder: Holder::Container(ContainerName {
                 bundle: "/b".into(),
-                id: format!("{uid}-{share}-{gpu}-{uptime}"),
+                id: id.to_owned(),
             }),
             process: None,
             state: ClaimState::Held,
@@ -78,7 +89,7 @@ impl Scene {
     }
 
     pub(crate) fn release(&self, uptime: u64, gpu: &DeviceKey, share: u32) {
-        let part = HeldPart::share(share.to_string().parse().unwrap(), "1/10".parse().unwrap());
+        let part = HeldPart::share(share.to_string().parse().unwrap(), "1/1000".parse().unwrap());
         self.end(uptime, gpu, |claim| claim.part == part);
     }
 
@@ -285,6 +296,8 @@ fn limits_waits_and_outages_are_recorded() {
     locked.note(EventKind::Overdue, 0, &claim);
     locked.note(EventKind::Busy, 40, &claim);
     locked.note_device(EventKind::Drained, 0, &gpu(1), 0);
+    locked.note_device(EventKind::Waits, 0, &gpu(0), 8);
+    locked.note_device(EventKind::Waits, 0, &gpu(0), 9);
     locked.note_device(EventKind::Served, 12, &gpu(0), 8);
     locked.note_device(EventKind::Left, 13, &gpu(0), 8);
     drop(locked);
@@ -300,5 +313,6 @@ fn limits_waits_and_outages_are_recorded() {
     assert_eq!(one("SELECT limited FROM holds WHERE ended = 160"), 1);
     assert_eq!(one("SELECT ended - began FROM outages"), 20);
     assert_eq!(one("SELECT sum(seconds) FROM waits"), 25);
+    assert_eq!(one("SELECT uid FROM waits WHERE ended IS NULL"), 9);
     assert_eq!(one("SELECT sum(seconds) FROM busy WHERE uid = 7"), 40);
 }

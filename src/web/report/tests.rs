@@ -1,5 +1,5 @@
 use super::*;
-use crate::intake::tests::{Scene, gpu};
+use crate::intake::tests::{Scene, gpu, uptime};
 use crate::timeline::timeline;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,12 +28,6 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..2u32, 1..4u32, 0..50u64).prop_map(|(gpu, uid, seconds)| Step::Wait { gpu, uid: uid * 40_000, seconds }),
         1 => Just(Step::Look),
     ]
-}
-
-/// The uptime of this machine, so that what is still held is held until now.
-fn uptime() -> u64 {
-    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
-    time.tv_sec().cast_unsigned()
 }
 
 /// Second by second: who holds which device, as the lines say, from the second `from` of this boot to `to`.
@@ -99,11 +93,8 @@ proptest! {
         // Another second may begin in between.
         let same = (0..5).any(|_| {
             let now = uptime();
-            // The clock of the lines is that of this machine when they were written.
-            let zero: i64 = scene.database.query_row("SELECT coalesce(max(zero), 0) FROM boots", [], |row| row.get(0)).unwrap();
             let report = report(&scene.database, ReportBy::User, since, &root()).unwrap();
-            let to = report.to.saturating_sub(zero.cast_unsigned()).min(now.max(second));
-            let from = report.from.saturating_sub(zero.cast_unsigned());
+            let (from, to) = (now.saturating_sub(since), now);
             let rows: BTreeMap<String, (u64, u64)> = report
                 .rows
                 .into_iter()
