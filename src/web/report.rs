@@ -16,6 +16,9 @@ enum Subject {
     Others,
 }
 
+/// Whose time on which device is added up: of [`Subject::Others`] that of each user alone.
+type HeldBy = (Subject, Option<u32>, i64);
+
 #[derive(Debug, Default)]
 struct Sums {
     held: u64,
@@ -40,8 +43,7 @@ pub fn report(database: &Connection, by: ReportBy, seconds: u64, viewer: &Viewer
             _ => Subject::Others,
         },
     };
-    // Of others each user counts alone, as in the rows that root sees.
-    let mut held: HashMap<(Subject, Option<u32>, i64), Vec<(i64, i64)>> = HashMap::new();
+    let mut held: HashMap<HeldBy, Vec<(i64, i64)>> = HashMap::new();
     let mut sums: HashMap<Subject, Sums> = HashMap::new();
     for boot in boots(database, window)? {
         each_hold(database, boot, |uid, device, from, to| {
