@@ -103,10 +103,11 @@ quick:
 	$(CARGO) test --test layers --test style --test queue
 
 cli:
-	CARGO_ENCODED_RUSTFLAGS="$$(packaging/remap.sh $(RUSTFLAGS))" $(CARGO) build --release --features pages --bin tranche --bin tranche-broker --bin tranche-driver --bin tranche-pages
+	CARGO_ENCODED_RUSTFLAGS="$$(packaging/remap.sh $(RUSTFLAGS))" $(CARGO) build --release --features pages,web --bin tranche --bin tranche-broker --bin tranche-driver --bin tranche-web --bin tranche-pages
 	install -D -m 755 target/release/tranche $(BIN)/tranche
 	install -D -m 755 target/release/tranche-broker $(BIN)/tranche-broker
 	install -D -m 755 target/release/tranche-driver $(BIN)/tranche-driver
+	install -D -m 755 target/release/tranche-web $(BIN)/tranche-web
 
 oci:
 	$(OCI_BUILD) --bin tranche-oci

@@ -9,6 +9,7 @@ HOOKS_DIR := /usr/share/tranche/hooks.d
 UNIT_DIR := $(PREFIX)/lib/systemd/system
 PRESET_DIR := $(PREFIX)/lib/systemd/system-preset
 TMPFILES_DIR := $(PREFIX)/lib/tmpfiles.d
+SYSUSERS_DIR := $(PREFIX)/lib/sysusers.d
 RULES_DIR := $(PREFIX)/lib/udev/rules.d
 # Of SELinux modules that an administrator may install.
 SELINUX_DIR := $(PREFIX)/share/selinux/packages
@@ -42,15 +43,15 @@ define list-crates
 	    target/release/tranche-pages licences $$(cat $(2:.txt=.names)) > $(2)
 endef
 
-# What `tranche` contains; the other programs of its package contain less.
+# What `tranche` and `tranche-web` contain; the other programs of the package contain less.
 licences: cli
-	$(call list-crates,--features cli,$(CRATES))
+	$(call list-crates,--features web,$(CRATES))
 
 # $(call copy,files,directory): copies files of packaging/ in which the programs of a package have to be those of $(PREFIX).
 define copy
 	install -d -m 755 "$(DESTDIR)$(2)"
 	for file in $(wildcard $(1)); do \
-	    sed 's|/usr/bin/tranche|$(PREFIX)/bin/tranche|g' "$$file" > "$(DESTDIR)$(2)/$${file##*/}" && \
+	    sed 's,/usr/\(bin\|libexec\)/tranche,$(PREFIX)/\1/tranche,g' "$$file" > "$(DESTDIR)$(2)/$${file##*/}" && \
 	    chmod 644 "$(DESTDIR)$(2)/$${file##*/}" || exit 1; \
 	done
 endef
@@ -60,13 +61,14 @@ install: build pages licences
 	install -m 755 $(BIN)/tranche $(BIN)/tranche-oci $(BIN)/tranche-runtime "$(DESTDIR)$(PREFIX)/bin"
 	@# The programs that nobody types.
 	install -D -m 755 $(BIN)/tranche-broker "$(DESTDIR)$(PREFIX)/libexec/tranche/tranche-broker"
-	install -m 755 $(BIN)/tranche-driver "$(DESTDIR)$(PREFIX)/libexec/tranche/tranche-driver"
+	install -m 755 $(BIN)/tranche-driver $(BIN)/tranche-web "$(DESTDIR)$(PREFIX)/libexec/tranche"
 	[ ! -e $(BIN)/tranche-verify ] || \
 	    install -m 755 $(BIN)/tranche-verify $(BIN)/tranche-load "$(DESTDIR)$(PREFIX)/libexec/tranche"
 	$(call copy,hooks/precreate/tranche.json,$(HOOKS_DIR))
 	$(call copy,packaging/systemd/*,$(UNIT_DIR))
 	$(call copy,packaging/preset/*,$(PRESET_DIR))
 	$(call copy,packaging/tmpfiles/*,$(TMPFILES_DIR))
+	$(call copy,packaging/sysusers/*,$(SYSUSERS_DIR))
 	$(call copy,packaging/selinux/*,$(SELINUX_DIR))
 	$(if $(wildcard packaging/udev/*),$(call copy,packaging/udev/*,$(RULES_DIR)))
 	find $(SHARE) -type f | while read -r file; do \

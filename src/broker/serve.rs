@@ -111,6 +111,19 @@ fn keep_again(state_dir: &Path) {
     }
 }
 
+/// Records what is held, for the history: lines may have been lost, and what was kept over a boot has none.
+fn note_all(state_dir: &Path) {
+    let noted = || -> Result<()> {
+        match Claims::existing(state_dir)? {
+            None => Ok(()),
+            Some(claims) => Ok(claims.lock()?.ledger().note_all()?),
+        }
+    };
+    if let Err(error) = noted() {
+        tracing::warn!("history: {}", line(&error));
+    }
+}
+
 /// Removes the specifications of claims that do not exist, because a process was killed while it made or released one.
 fn remove_left(options: &ServeOptions) {
     let removed = || -> Result<()> {
@@ -176,6 +189,7 @@ pub fn serve(
         threads.spawn(|| ticker::run(&commands, &woken));
         threads.spawn(|| keep_again(commands.state_dir()));
         threads.spawn(|| remove_left(options));
+        threads.spawn(|| note_all(commands.state_dir()));
         threads.spawn(|| mig::recover(&commands));
         threads.spawn(|| queue::run(&commands));
         threads.spawn({

@@ -12,6 +12,7 @@ mod doctor;
 mod drain;
 mod effect;
 mod export;
+mod history;
 mod inventory;
 mod list;
 pub mod look;
@@ -21,10 +22,12 @@ mod mps;
 mod nvidia;
 pub mod out;
 mod pages;
+mod past;
 pub mod place;
 mod plan;
 mod policy;
 mod progress;
+mod report;
 mod reserve;
 mod run;
 mod runtime;
@@ -95,6 +98,8 @@ enum Verb {
     /// Show and change how GPUs are divided by MIG
     #[command(subcommand)]
     Mig(mig::Verb),
+    History(history::Args),
+    Report(report::Args),
     Metrics(metrics::Args),
     Export(Box<export::Args>),
     /// Add tranche's runtime to the configuration of an engine (docker, containerd, CRI-O, podman), and remove it
@@ -221,6 +226,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Broker(args) => broker::run(&args),
         Verb::Mps(verb) => mps::run(&verb),
         Verb::Mig(verb) => mig::run(&verb),
+        Verb::History(args) => history::run(&args),
+        Verb::Report(args) => report::run(&args),
         Verb::Metrics(args) => metrics::run(&args),
         Verb::Export(args) => export::run(&args),
         Verb::Runtime(verb) => runtime::run(&verb),

@@ -308,8 +308,12 @@ impl Claims {
     pub fn lock(&self) -> LedgerResult<LockedClaims<'_>> {
         Ok(LockedClaims {
             claims: self,
-            locked: self.ledger.lock()?,
+            locked: self.lock_ledger()?,
         })
+    }
+
+    fn lock_ledger(&self) -> LedgerResult<Locked<'_>> {
+        Ok(self.ledger.lock()?.recording(self.machine.uptime()))
     }
 
     /// What is held. Claims that nothing can hold any more are left out. On disk they stay until another claim needs
@@ -350,7 +354,7 @@ impl Claims {
     /// # Errors
     /// Returns an error if the ledger cannot be locked, or if a book of it cannot be read or written.
     pub fn withdraw(&self, names: &[&str]) -> LedgerResult<()> {
-        let locked = self.ledger.lock()?;
+        let locked = self.lock_ledger()?;
         let Books { books: old, .. } = self.ledger.books()?;
         let mut new = old.clone();
         new.iter_mut().for_each(|book| {
@@ -408,7 +412,7 @@ impl Claims {
         device: Option<&DeviceKey>,
         reserved: Option<&OfferedClaim<'_>>,
     ) -> LedgerResult<Vec<LedgerError>> {
-        let locked = self.ledger.lock()?;
+        let locked = self.lock_ledger()?;
         let release = |book: &mut Book| match book.release(holder, self.uid, &self.machine) {
             0 => Change::None,
             _ => Change::Made,

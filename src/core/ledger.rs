@@ -17,6 +17,7 @@ mod claim;
 mod directory;
 mod ends;
 mod error;
+pub mod events;
 mod fit;
 mod holder;
 mod lock;

@@ -5,6 +5,7 @@
 //! plugin parses and then ignores (`devices`, `rename`) have an effect here.
 
 mod calendar;
+mod history;
 mod kubernetes;
 mod limit_time;
 mod mps;
@@ -13,6 +14,7 @@ mod runtime;
 mod users;
 
 pub use calendar::{CalendarSettings, ClearBy, LongTime};
+pub use history::HistoryTime;
 pub use kubernetes::{Door, KubernetesEntry, KubernetesSection};
 pub use mps::{MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsSettings, MpsUsers};
 pub use runtime::{
@@ -65,6 +67,8 @@ pub struct Policy {
     pub queue: QueueSettings,
     /// How devices and shares are reserved for later; `None`: by root alone, with the defaults.
     pub calendar: Option<CalendarSettings>,
+    /// For how long it is recorded who held what.
+    pub history: HistoryTime,
     /// What it says about users other than root.
     pub users: UserPolicy,
     /// What Kubernetes gets.

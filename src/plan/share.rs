@@ -32,8 +32,8 @@ pub use strategy::{
 
 use crate::inventory::{Gpu, HostDevice, Inventory};
 use crate::policy::{
-    CalendarSettings, DeviceSet, Parts, Placement, Policy, Priority, QueueSettings, Quota, ReplicaNames, Split,
-    UserPolicy, WholeDevice,
+    CalendarSettings, DeviceSet, HistoryTime, Parts, Placement, Policy, Priority, QueueSettings, Quota, ReplicaNames,
+    Split, UserPolicy, WholeDevice,
 };
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
@@ -67,6 +67,9 @@ pub struct Plan {
     /// How devices and shares are reserved for later; `None`: by root alone, with the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calendar: Option<CalendarSettings>,
+    /// For how long it is recorded who held what.
+    #[serde(default, skip_serializing_if = "HistoryTime::is_default")]
+    pub history: HistoryTime,
     /// What the policy says about users other than root.
     #[serde(default, skip_serializing_if = "UserPolicy::is_empty")]
     pub users: UserPolicy,
@@ -187,6 +190,7 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
         quota: policy.quota,
         queue: policy.queue,
         calendar: policy.calendar,
+        history: policy.history,
         users: policy.users.clone(),
         notes: resolved.notes,
         warnings: resolved.warnings,

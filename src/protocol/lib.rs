@@ -7,6 +7,7 @@
 mod calendar;
 mod claim;
 mod dra;
+mod history;
 mod kubernetes;
 mod mig;
 mod mps;
@@ -24,6 +25,7 @@ pub use dra::{
     AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraDivided, DraGpu, DraHeld, DraInstance, DraKind, DraMig,
     DraParts, DraShare, PreparedClaim, since_boot,
 };
+pub use history::{HISTORY_SOCKET, HistoryAnswer, HistoryRequest, Lane, Report, ReportBy, ReportRow, Span, Timeline};
 pub use kubernetes::{
     DraDevicesRequest, GiveUpRequest, OffersRequest, PolicyAnswer, PolicyRequest, PrepareClaimRequest, ReserveRequest,
     UnprepareClaimRequest,

@@ -84,6 +84,7 @@ pub fn of_plan(plan: &Plan) -> Result<Digest> {
         quota: _,
         queue: _,
         calendar: _,
+        history: _,
         users: _,
         notes: _,
         warnings: _,

@@ -34,6 +34,8 @@ use tranche_host::examine;
 use tranche_plan::derive::Options;
 use tranche_plan::host_file::{self, HostFile, HostFileError};
 use tranche_plan::inventory::Degraded;
+use tranche_plan::policy::{HistoryTime, LongTime};
+use tranche_state::history;
 use tranche_state::out_of_service;
 use tranche_state::planning::{LastPolicy, pipe_directories};
 
@@ -113,6 +115,14 @@ impl<'a> Refresh<'a> {
             out_of_service::record_prohibited(&found.inventory, &place.state_dir)?;
         }
         let sharing = found.sharing.clone();
+        if !dry_run {
+            let keep = sharing
+                .as_ref()
+                .map_or_else(HistoryTime::default, |sharing| sharing.plan.history);
+            let prepared = history::prepare(&place.state_dir, keep.get().map(LongTime::get));
+            // Containers start without a history.
+            notes.extend(prepared.err().map(|error| format!("history: {}", line(&error))));
+        }
         let links = options.char_links.as_deref().filter(|_| !dry_run);
         let links = links.map(|dir| (dir, char_links::of(&found.inventory)));
         let changes = Changes::of(found, options, place)?;

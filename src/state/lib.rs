@@ -8,6 +8,7 @@
 //! | [`accounts`] | who is counted when shares and connections are limited |
 //! | [`calendar`] | what is reserved for later, and how that is changed |
 //! | [`out_of_service`] | which devices are out of service, and how they are taken out and put back |
+//! | [`history`] | whether events are recorded, from which `tranche-web` makes a history |
 //! | [`state_file`] | files in which the broker keeps what it has to know, with the version of their form |
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
 //! | [`log`] | the log of a program: to stderr, quiet unless asked for |
@@ -25,6 +26,7 @@ pub mod calendar;
 pub mod claim_spec;
 pub mod controlled;
 pub mod held;
+pub mod history;
 pub mod hold;
 pub mod log;
 pub mod mutex;

@@ -7,7 +7,9 @@ mod when;
 
 use crate::replace;
 use std::path::Path;
+use tranche_core::claims::{Claims, LockedClaims};
 use tranche_core::error::{Context, Error, Result};
+use tranche_core::ledger::events::EventKind;
 use tranche_core::ledger::{Ledger, OutOfService, Outage, PROHIBITED_FILE, WhyOut, outages_text};
 use tranche_core::sealed;
 use tranche_core::types::{DeviceKey, DeviceSelector};
@@ -109,8 +111,8 @@ pub fn drain(
     time: DrainTime,
     reason: Option<&str>,
 ) -> Result<Vec<(Outage, Option<Outage>)>> {
-    let ledger = Ledger::open(state_dir)?;
-    let _locked = ledger.lock()?;
+    let claims = Claims::open(state_dir)?;
+    let locked = claims.lock()?;
     let mut drained = readable(state_dir)?.drained;
     let mut done = Vec::new();
     for NamedDevice { key, .. } in devices {
@@ -128,6 +130,12 @@ pub fn drain(
         done.push((outage, before));
     }
     write(state_dir, drained)?;
+    // Of a time in the future there is nothing to say yet.
+    for (outage, _) in done.iter().filter(|(outage, _)| outage.is_in_force()) {
+        locked
+            .ledger()
+            .note_device(EventKind::Drained, 0, &outage.device, claims.uid());
+    }
     Ok(done)
 }
 
@@ -137,8 +145,8 @@ pub fn drain(
 /// Returns an error if the GPU that a MIG device is on is out of service, or if the file is damaged or cannot be
 /// written. Then nothing is changed.
 pub fn undrain(state_dir: &Path, devices: &[NamedDevice]) -> Result<Vec<Vec<Outage>>> {
-    let ledger = Ledger::open(state_dir)?;
-    let _locked = ledger.lock()?;
+    let claims = Claims::open(state_dir)?;
+    let locked = claims.lock()?;
     let OutOfService {
         mut drained,
         prohibited,
@@ -163,6 +171,7 @@ pub fn undrain(state_dir: &Path, devices: &[NamedDevice]) -> Result<Vec<Vec<Outa
         }
     }
     write(state_dir, drained)?;
+    note_ended(&claims, &locked, ended.iter().flatten());
     Ok(ended)
 }
 
@@ -172,11 +181,20 @@ pub fn undrain(state_dir: &Path, devices: &[NamedDevice]) -> Result<Vec<Vec<Outa
 /// # Errors
 /// Returns an error if the file cannot be written.
 pub fn undrain_all(state_dir: &Path) -> Result<Vec<Outage>> {
-    let ledger = Ledger::open(state_dir)?;
-    let _locked = ledger.lock()?;
+    let claims = Claims::open(state_dir)?;
+    let locked = claims.lock()?;
     let ended = OutOfService::read(state_dir).drained;
     write(state_dir, Vec::new())?;
+    note_ended(&claims, &locked, ended.iter());
     Ok(ended)
+}
+
+fn note_ended<'o>(claims: &Claims, locked: &LockedClaims<'_>, ended: impl Iterator<Item = &'o Outage>) {
+    for outage in ended.filter(|outage| outage.is_in_force()) {
+        locked
+            .ledger()
+            .note_device(EventKind::Undrained, 0, &outage.device, claims.uid());
+    }
 }
 
 /// What is out of service on the GPUs of `inventory`, which may be the inventory of another machine. Its compute modes

@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use tranche_core::ledger::events::{EventKind, EventLine, parse};
 use tranche_core::ledger::{Claim, Ledger, OutOfService};
 
 const POLICY: &str = "\
@@ -514,4 +515,43 @@ fn what_is_answered_of_the_end_of_a_resource_claim_is_what_is_kept() {
         VERBS_OF_DRA[1].undo,
         &VERBS_OF_DRA[1..],
     );
+}
+
+/// Whatever of an event is written: the claim is made, and each later event is a line of its own.
+#[test]
+fn a_full_disk_costs_events_and_never_a_claim() {
+    let test = "failing_disks::a_full_disk_costs_events_and_never_a_claim";
+    let Some(scene) = Scene::without_broker(test) else {
+        return;
+    };
+    fs::write(scene.at("policy.yaml"), POLICY).unwrap();
+    let events = scene.at("state/events");
+    fs::create_dir_all(&events).unwrap();
+    let disk = FailingDisk::default();
+    if let Err(error) = disk.spawn(&mut Command::new("true")) {
+        return skip::not_run(&format!("broker::{test}"), &format!("no seccomp listener: {error}"));
+    }
+    let verb = VERBS.iter().find(|verb| verb.name == "hook claim").unwrap();
+    let mut lost = 0;
+    for failure in Failure::ALL {
+        // The first event makes the file, and later ones append to it.
+        let _ = fs::remove_file(events.join("log"));
+        for spared in [0, 1, 2, 3, 0, 1] {
+            disk.fail(failure, std::slice::from_ref(&events), &[], spared);
+            (verb.ask)(&scene, &disk).unwrap_or_else(|error| panic!("{failure:?} after {spared} writes: {error}"));
+            lost += disk.mend().len();
+            assert_eq!(scene.claims().len(), 1, "{failure:?} after {spared} writes");
+            (verb.undo)(&scene);
+            assert!(scene.claims().is_empty());
+            let text = fs::read_to_string(events.join("log")).unwrap();
+            let last = text.lines().last().map(parse);
+            let is_end = |line: &EventLine| matches!(line, EventLine::Event(event) if event.kind == EventKind::Ended);
+            assert!(last.as_ref().is_some_and(is_end) && text.ends_with('\n'), "{text}");
+            assert!(
+                !text.lines().map(parse).any(|line| line == EventLine::Unknown),
+                "{text}"
+            );
+        }
+    }
+    assert!(lost > 4, "{lost} writes failed");
 }

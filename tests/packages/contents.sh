@@ -38,7 +38,8 @@ for program in tranche-oci tranche-runtime tranche-kubelet; do
     ! grep -q NEEDED "$work/$program.elf" || fail "$program: needs a library, so it is not static"
 done
 # NVML is opened at run time.
-for program in "$bin/tranche" "$work/root/usr/libexec/tranche/tranche-broker" "$work/root/usr/libexec/tranche/tranche-driver"; do
+for program in "$bin/tranche" "$work"/root/usr/libexec/tranche/tranche-broker "$work"/root/usr/libexec/tranche/tranche-driver \
+    "$work/root/usr/libexec/tranche/tranche-web"; do
     readelf -dW "$program" | grep NEEDED |
         grep -v -E 'libc\.so|libm\.so|libgcc_s\.so|ld-linux|libdl\.so|libpthread\.so' &&
         fail "${program##*/}: needs a library that not every machine has"

@@ -23,7 +23,7 @@ pub enum Content {
 }
 
 /// The files by their paths in the state directory; those below `kept` outlive a boot. A `*` is any part of a name.
-pub const STATE_FILES: [(&str, Content); 31] = [
+pub const STATE_FILES: [(&str, Content); 33] = [
     ("broker.lock", Content::Empty),
     ("refresh.lock", Content::Empty),
     ("ledger/lock", Content::Empty),
@@ -56,6 +56,8 @@ pub const STATE_FILES: [(&str, Content); 31] = [
     ("mig-restore.json", Content::Json),
     ("control/*.json", Content::Json),
     ("messages/*.jsonl", Content::Log),
+    ("events/log*", Content::Log),
+    ("events/keep", Content::Log),
     ("mps/*", Content::Foreign),
 ];
 

@@ -2,6 +2,7 @@
 //! (`idle`), or although it is reserved for another user.
 
 mod blockers;
+mod busy;
 mod ending;
 mod engine;
 mod frozen;
@@ -15,6 +16,7 @@ pub(super) use frozen::thaw_left;
 
 use super::commands::Commands;
 use blockers::Blockers;
+use busy::Busy;
 use ending::{Ending, Place};
 use reserved::ReservedFromOthers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +26,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use terminals::TERMINALS;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Result, line};
+use tranche_core::ledger::events::EventKind;
 use tranche_core::ledger::{Books, Claim};
 use tranche_plan::hold::{self, Due, Exceeded, Overdue};
 use tranche_plan::idle::{Idleness, Moment};
@@ -52,6 +55,7 @@ struct Acted {
     idleness: Option<Idleness>,
     /// Of which claims it was said that their idle time is unknown.
     unknown: BTreeSet<ClaimKey>,
+    busy: Busy,
 }
 
 /// Looks again and again until the other end of `until` is gone. What was done is not kept: a later broker tells it
@@ -107,6 +111,9 @@ impl Acted {
         for (key, one) in &found {
             let who = one.claim.who();
             if self.told.insert((key.clone(), one.exceeded)) {
+                if one.due != Due::Tell {
+                    claims.lock()?.ledger().note(EventKind::Overdue, 0, one.claim);
+                }
                 let limit = &one.limit;
                 let (state, rule) = match one.exceeded {
                     Exceeded::MaxHold => ("held", "maxHold"),
@@ -177,6 +184,7 @@ impl Acted {
             clock: UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
         };
         let found = work::of(&watched, books, commands.control, claims.machine());
+        self.busy.look(now.uptime, &found, claims)?;
         idleness.look(now, found.into_iter().map(|(claim, work)| (hold::key(claim), work)));
         let mut unknown = BTreeSet::new();
         for claim in watched {

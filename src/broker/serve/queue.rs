@@ -16,6 +16,7 @@ pub(super) use serving::run;
 use super::commands::Commands;
 use super::peer::BrokerClient;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 use tickets::Tickets;
 use tranche_core::claims::{Attempt, Claims};
 use tranche_core::error::{Context, Error};
+use tranche_core::ledger::events::{self, EventKind};
 use tranche_core::ledger::process::EndSign;
 use tranche_core::ledger::{Book, Books, LedgerError, LedgerResult, WaitedFor, Waiter};
 use tranche_core::text::counted;
@@ -141,6 +143,14 @@ impl UserQueue {
         }
         let wants: Arc<[WaitedFor]> = attempt.wants().into();
         let (place, turns, too_many) = self.join(commands, claims, attempt, &wants, options)?;
+        // Dropped last, because it locks the ledger.
+        let end = WaitEnd {
+            claims,
+            wants: Arc::clone(&wants),
+            began,
+            is_recorded: !wait.is_zero() && commands.state_dir().join(events::DIRECTORY).exists(),
+            is_served: Cell::new(false),
+        };
         let waiting = Waiting {
             turns,
             place,
@@ -169,7 +179,10 @@ impl UserQueue {
                     Some(error) => Err(error),
                     None => match self.attempt_last(claims, attempt) {
                         Err(error) if A::may_pass(&error) => Err(A::timed_out(began.elapsed(), error)),
-                        done => done,
+                        done => {
+                            end.is_served.set(done.is_ok());
+                            done
+                        }
                     },
                 };
             }
@@ -189,6 +202,7 @@ impl UserQueue {
                 None => Ok(refused),
             };
             if let Some(done) = waiting.use_turn(commands, turn, waits) {
+                end.is_served.set(done.is_ok());
                 return done;
             }
         }
@@ -236,6 +250,9 @@ impl UserQueue {
         let number = state.take_number();
         if root_waits {
             self.tickets.line_up(&locked, number, wants)?;
+        }
+        if !options.wait.is_zero() {
+            locked.ledger().note_wait(EventKind::Waits, 0, wants, claims.uid());
         }
         drop(locked);
         if let Some(rule) = &mut state.rule {
@@ -332,6 +349,32 @@ impl Waits {
     fn look(&self) {
         // One that has gone needs no answer.
         let _ = self.turns.send(Wake::Look);
+    }
+}
+
+/// Records, when it is dropped, how a wait has ended.
+struct WaitEnd<'a> {
+    claims: &'a Claims,
+    wants: Arc<[WaitedFor]>,
+    began: Instant,
+    is_recorded: bool,
+    is_served: Cell<bool>,
+}
+
+impl Drop for WaitEnd<'_> {
+    fn drop(&mut self) {
+        if !self.is_recorded {
+            return;
+        }
+        // Without the lock, the history lacks one wait.
+        if let Ok(locked) = self.claims.lock() {
+            let kind = match self.is_served.get() {
+                true => EventKind::Served,
+                false => EventKind::Left,
+            };
+            let seconds = self.began.elapsed().as_secs();
+            locked.ledger().note_wait(kind, seconds, &self.wants, self.claims.uid());
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Claims, LockedClaims};
 use crate::caller::Callers;
 use crate::error::Error;
+use crate::ledger::events::EventKind;
 use crate::ledger::{Claim, Ends, InitProcess, LedgerError, LedgerResult, Ticket, WaitedFor, Waiter};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::PipeReader;
@@ -87,10 +88,16 @@ impl Claims {
         let wants = attempt.wants();
         // Under the same lock, so that nobody can come in between.
         let ticket = locked.locked.line_up(&wants)?;
+        let note = |locked: &LockedClaims<'_>, kind| {
+            let seconds = began.elapsed().as_secs();
+            locked.locked.note_wait(kind, seconds, &wants, self.uid);
+        };
+        note(&locked, EventKind::Waits);
         drop(locked);
         let (mut watch, mut leaving) = (None, None);
         loop {
             if callers.has_ended() {
+                note(&self.lock()?, EventKind::Left);
                 return Err(LedgerError::from(nobody_waits()).into());
             }
             let left = wait.saturating_sub(began.elapsed());
@@ -106,7 +113,10 @@ impl Claims {
                 place.until_one_leaves(attempt, &callers, left, &mut leaving)?;
                 continue;
             }
-            attempt.check_needed()?;
+            if let Err(error) = attempt.check_needed() {
+                note(&self.lock()?, EventKind::Left);
+                return Err(error);
+            }
             // All before the attempt, so that nothing is missed that happens after it. Only those have a watch whose
             // turn has come: a user may have 128 in all (inotify(7)).
             let watch = watch.get_or_insert_with(|| self.ledger.watch());
@@ -116,10 +126,17 @@ impl Claims {
             let locked = self.lock()?;
             match attempt.make(&locked, Some(ahead)) {
                 Err(error) if A::may_pass(&error) && left.is_zero() => {
+                    note(&locked, EventKind::Left);
                     return Err(A::timed_out(began.elapsed(), error));
                 }
                 Err(error) if A::may_pass(&error) => {}
                 done => {
+                    let kind = if done.is_ok() {
+                        EventKind::Served
+                    } else {
+                        EventKind::Left
+                    };
+                    note(&locked, kind);
                     // Before the lock is opened: the next one must not find somebody who waits no more.
                     drop(ticket);
                     return done;

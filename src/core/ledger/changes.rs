@@ -140,7 +140,11 @@ impl Locked<'_> {
             steps.extend(less.iter().map(|(old, new)| (Place::Kept(kept), old, new)));
         }
         let steps: Vec<Step<'_>> = steps.into_iter().enumerate().map(Step::of).collect();
-        all_or_none(&steps)
+        all_or_none(&steps)?;
+        if let Some(recorder) = &self.recorder {
+            changed().for_each(|(old, new)| recorder.note_change(&old.claims, &new.claims));
+        }
+        Ok(())
     }
 }
 

@@ -49,6 +49,16 @@ impl LedgerDirectory {
         Ok(directory.map(|directory| Self { directory, path }))
     }
 
+    /// The directory `name` beside this one, which other users may read; `None` if it is missing.
+    ///
+    /// # Errors
+    /// Returns an error if it is not a directory of the user who runs this, or if others may write it.
+    pub(super) fn beside(&self, name: &str) -> Result<Option<Self>> {
+        let path = self.path.with_file_name(name);
+        let directory = self.directory.readable_beside(name, &path)?;
+        Ok(directory.map(|directory| Self { directory, path }))
+    }
+
     /// The state directory.
     ///
     /// # Errors
@@ -69,12 +79,22 @@ impl LedgerDirectory {
     /// # Errors
     /// Returns an error if what has that name is not a file of this ledger.
     pub(super) fn open_or_make(&self, name: &str) -> Result<OwnedFd> {
+        Ok(self.open_with(name, OFlags::empty())?.0)
+    }
+
+    /// As [`LedgerDirectory::open_or_make`], and each write goes to the end of the file. Returns also its size.
+    pub(super) fn open_to_append(&self, name: &str) -> Result<(OwnedFd, u64)> {
+        let (file, status) = self.open_with(name, OFlags::APPEND)?;
+        Ok((file, u64::try_from(status.st_size).unwrap_or(0)))
+    }
+
+    fn open_with(&self, name: &str, more: OFlags) -> Result<(OwnedFd, Stat)> {
         // NONBLOCK: to open a FIFO would wait for its other end.
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
         let file = fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)
             .about(self.path(name).display(), "cannot be opened")?;
-        self.check_file(name, &file)?;
-        Ok(file)
+        let status = self.check_file(name, &file)?;
+        Ok((file, status))
     }
 
     /// Refuses what this ledger cannot have made under `name`: another kind of file, one of another user or that other

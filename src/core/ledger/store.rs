@@ -8,6 +8,7 @@ use super::calendar::{BEGUN_FILE, Calendar, NearTimes, begun_text, parse_begun};
 use super::claim::Claim;
 use super::directory::{LedgerDirectory, kept_dir};
 use super::error::{LedgerError, LedgerResult};
+use super::events::Recorder;
 use super::lock;
 use super::out_of_service::OutOfService;
 use crate::error::{Error, Result, line};
@@ -41,6 +42,8 @@ pub struct Locked<'a> {
     ledger: &'a Ledger,
     /// The GPUs of which the ledger has not yet what was kept over the last boot, and why.
     pending: Vec<(GpuUuid, Error)>,
+    /// Where changes are recorded; `None` if nobody wants a history.
+    pub(super) recorder: Option<Recorder>,
     _lock: lock::Lock,
 }
 
@@ -162,6 +165,7 @@ impl Ledger {
         Ok(Locked {
             ledger: self,
             pending,
+            recorder: None,
             _lock: lock,
         })
     }
@@ -395,13 +399,23 @@ impl Locked<'_> {
     ) -> LedgerResult<T> {
         self.check_restored(device.gpu())?;
         let mut book = self.ledger.read_with(device.gpu(), read)?;
+        let mut before = self.to_record(&book);
         book.note_held();
         let (value, made) = change(&mut book)?;
         if made == Change::Made {
             self.ledger.note_begun(std::iter::once(&book))?;
             self.ledger.write(&book)?;
+            if let Some(recorder) = &self.recorder {
+                before.extend(book.as_they_were());
+                recorder.note_change(&before, &book.claims);
+            }
         }
         Ok(value)
+    }
+
+    /// The claims of `book`, if their changes are recorded.
+    fn to_record(&self, book: &Book) -> Vec<Claim> {
+        self.recorder.as_ref().map_or_else(Vec::new, |_| book.claims.clone())
     }
 
     /// Changes every book. Returns the errors of books that are damaged or cannot be written; the others are changed.
@@ -412,11 +426,15 @@ impl Locked<'_> {
         let all = self.ledger.books()?;
         let mut wrong: Vec<LedgerError> = all.damaged.into_iter().map(LedgerError::Damaged).collect();
         for mut book in all.books {
+            let before = self.to_record(&book);
             book.note_held();
             if change(&mut book) == Change::Made {
                 let noted = self.ledger.note_begun(std::iter::once(&book));
                 let written = noted.and_then(|()| self.check_restored(&book.gpu));
                 let written = written.and_then(|()| self.ledger.write(&book));
+                if let (Ok(()), Some(recorder)) = (&written, &self.recorder) {
+                    recorder.note_change(&before, &book.claims);
+                }
                 wrong.extend(written.err());
             }
         }

@@ -55,6 +55,27 @@ impl HostDirectory {
         private(&parent.about(path.display(), "cannot be opened")?, name, path, missing)
     }
 
+    /// The directory `name` in the one that this one is in; `None` if it is missing. Others may read it.
+    ///
+    /// # Errors
+    /// Returns an error if it is not a directory of the user who runs this, if others may write it, or the kernel's
+    /// error.
+    pub fn readable_beside(&self, name: &str, path: &Path) -> Result<Option<Self>> {
+        let above = Path::new("..").join(name);
+        let found = existing(hold(self, &above, OFlags::NOFOLLOW)).about(path.display(), "cannot be opened")?;
+        let is_own = |found: &Found| {
+            let is_directory = found.kind() == FileType::Directory;
+            is_directory && found.owner() == geteuid().as_raw() && found.mode() & 0o022 == 0
+        };
+        match found {
+            Some(found) if !is_own(&found) => {
+                let what = "is not a directory that only the user who runs this may write";
+                Err(Error::failed(path.display(), what))
+            }
+            found => Ok(found.map(|found| HostDirectory::new(Directory::from_fd(found.into())))),
+        }
+    }
+
     /// The state directory itself, with the same checks of what leads to it.
     ///
     /// # Errors

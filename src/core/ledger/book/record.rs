@@ -101,6 +101,13 @@ impl Promises {
     }
 }
 
+/// The line of a claim, with its end.
+pub(in crate::ledger) fn line_of(claim: &Claim) -> String {
+    let mut text = String::with_capacity(256);
+    line(&mut text, claim, &mut Promises::default());
+    text
+}
+
 fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
     let number = |text: &mut String, number: Option<u64>| {
         if let Some(number) = number {

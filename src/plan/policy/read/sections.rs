@@ -5,9 +5,9 @@
 
 use crate::inventory::DriverCapability;
 use crate::policy::{
-    AcceptAnnotations, AcceptEnvironment, Amount, CalendarSettings, ClaimsFromEnvironment, DeviceSet, Door, MaxWait,
-    MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, Placed, Placement, Priority, QueueSettings,
-    Quota, ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
+    AcceptAnnotations, AcceptEnvironment, Amount, CalendarSettings, ClaimsFromEnvironment, DeviceSet, Door,
+    HistoryTime, MaxWait, MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, Placed, Placement,
+    Priority, QueueSettings, Quota, ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
 };
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -98,6 +98,8 @@ pub(super) struct SharingSection {
     #[serde(default)]
     pub(super) queue: QueueSettings,
     pub(super) calendar: Option<CalendarSettings>,
+    #[serde(default)]
+    pub(super) history: HistoryTime,
     #[serde(default)]
     pub(super) users: UserPolicy,
 }

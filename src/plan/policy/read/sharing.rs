@@ -19,6 +19,7 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         quota: sharing.quota,
         queue: sharing.queue,
         calendar: sharing.calendar,
+        history: sharing.history,
         users: sharing.users,
         ..Policy::default()
     };
