@@ -51,6 +51,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
         "plan",
         &[
             ("yaml", ""),
+            ("turns", ""),
             ("digest", ""),
             ("inventory", ""),
             ("edits", "inventory"),

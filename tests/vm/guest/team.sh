@@ -53,6 +53,9 @@ check "the claim is released" "" sh -c 'runuser -u tester -- tranche claim relea
 wait
 check "who waited is served" ran cat /tmp/ann
 
+check "the history has who held it" "" await sh -c "tranche history --json | grep -q '\"who\": *\"tester'"
+check "a user sees the own hours alone" "" sh -c ". ./check.sh; as_user tranche report --csv | grep -q tester && ! as_user tranche report --csv | grep -q ann"
+
 check "a device is taken out of service" 1 says "out of service since .* (fan)" tranche drain 7 --reason fan
 check "nothing new of it is given" 1 says "out of service since .* (fan)" as ann tranche claim create --name a --device 7
 check "it is put back" 0 sh -c 'tranche undrain 7 > /dev/null 2>&1; echo $?'
