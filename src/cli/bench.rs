@@ -137,14 +137,12 @@ fn measure(args: &Args) -> Result<ExitCode> {
         date: today(),
         seed: args.seed,
     })?;
-    let Some(mut guarded) = Guarded::start(&guard::words(&at, run.device()))? else {
+    let Some(guarded) = Guarded::start(&guard::words(&at, run.device()))? else {
         // The guard has said why.
         return Ok(ExitCode::FAILURE);
     };
     run.text().lines().for_each(out::note);
-    let measured = run.run(&guarded, std::os::fd::AsFd::as_fd(&stop), &mut |line| out::note(line));
-    let put_back = guarded.end();
-    let results = measured?;
+    let results = run.run(guarded, std::os::fd::AsFd::as_fd(&stop), &mut |line| out::note(line))?;
     let kept = keep(&at.state_dir, run.device(), &results);
     if let Some(file) = &args.output {
         replace::write(file, &results.text()?)?;
@@ -153,8 +151,11 @@ fn measure(args: &Args) -> Result<ExitCode> {
         replace::write(file, &picture(&results))?;
     }
     out::either(args.json, &results, || report(&results))?;
-    put_back.and(kept)?;
-    Ok(ExitCode::SUCCESS)
+    kept?;
+    Ok(match results.leftovers.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 fn length(args: &Args) -> Length {

@@ -121,11 +121,24 @@ impl Run {
         text
     }
 
-    /// Measures. `say` gets a line about each cell when it begins. It ends early when `stop` can be read.
+    /// Measures, has everything put back, and looks whether it is. `say` gets a line about each cell when it begins. It
+    /// ends early when `stop` can be read.
     ///
     /// # Errors
     /// Returns why nothing could be measured. A cell that fails has no figures, and the reason.
-    pub fn run(&self, _guarded: &Guarded, stop: BorrowedFd<'_>, say: &mut dyn FnMut(&str)) -> Result<Results> {
+    pub fn run(&self, mut guarded: Guarded, stop: BorrowedFd<'_>, say: &mut dyn FnMut(&str)) -> Result<Results> {
+        let recorded = self.record(stop, say);
+        let put_back = guarded.end();
+        let mut recorded = recorded?;
+        recorded.leftovers = put_back.err().iter().map(|error| line(error)).collect();
+        match self.site.device.leftovers() {
+            Ok(leftovers) => recorded.leftovers.extend(leftovers),
+            Err(error) => recorded.leftovers.push(line(&error)),
+        }
+        Ok(Results::new(recorded))
+    }
+
+    fn record(&self, stop: BorrowedFd<'_>, say: &mut dyn FnMut(&str)) -> Result<Recorded> {
         let alone = self.setup(Way::Solo)?;
         self.site.room.set_policy(&alone.policy)?;
         let seat = alone.seats.first().ok_or_else(|| self.site.failed("has no share"))?;
@@ -162,7 +175,7 @@ impl Run {
             let mut measured = Ok(Vec::new());
             for repeat in 0..self.options.length.repeats {
                 let seed = self.options.seed.wrapping_add(u64::from(repeat));
-                let (one, context) = match self.measure(setup, *cell, &calibrated, seed, stop) {
+                let (one, seen) = match self.measure(setup, *cell, &calibrated, seed, stop) {
                     Ok(one) => one,
                     Err(Ended::ByPerson(error)) => return Err(error),
                     Err(Ended::ByFailure(error)) => {
@@ -171,7 +184,8 @@ impl Run {
                     }
                 };
                 if let Some(way) = recorded.ways.last_mut() {
-                    way.context_ns.extend(context);
+                    way.context_ns.extend(seen.context_ns);
+                    way.mps_server_mib = way.mps_server_mib.max(seen.mps_server_mib);
                 }
                 if let Ok(all) = measured.as_mut() {
                     all.push(one);
@@ -179,7 +193,7 @@ impl Run {
             }
             recorded.cells.push((*cell, measured));
         }
-        Ok(Results::new(recorded))
+        Ok(recorded)
     }
 
     fn setup(&self, way: Way) -> Result<&Setup> {
@@ -234,7 +248,7 @@ impl Run {
             setup: setup.clone(),
             sms,
             context_ns: Vec::new(),
-            daemon: None,
+            mps_server_mib: None,
         })
     }
 
@@ -251,7 +265,7 @@ impl Run {
         Ok(seen)
     }
 
-    /// Measures a cell once. Returns how long the first calls of CUDA took, too.
+    /// Measures a cell once.
     fn measure(
         &self,
         setup: &Setup,
@@ -259,7 +273,7 @@ impl Run {
         calibrated: &Calibrated,
         seed: u64,
         stop: BorrowedFd<'_>,
-    ) -> std::result::Result<(Measured, Vec<u64>), Ended> {
+    ) -> std::result::Result<(Measured, Beside), Ended> {
         let length = self.options.length;
         let seconds = length.measure_s + length.warm_up_s;
         let window: Window = length.window();
@@ -272,10 +286,14 @@ impl Run {
             (Some(seat), Some(words)) => Some(Tenant::start(&self.site, seat, &words)?),
             _ => None,
         };
-        let mut context = vec![serve.ready()?.context_ns];
+        let mut context_ns = vec![serve.ready()?.context_ns];
         if let Some(neighbour) = neighbour.as_mut() {
-            context.push(neighbour.ready()?.context_ns);
+            context_ns.push(neighbour.ready()?.context_ns);
         }
+        let seen = Beside {
+            context_ns,
+            mps_server_mib: cell.way.is_mps().then(|| self.site.device.mps_server_mib()).flatten(),
+        };
         let requests = arrivals(seed, mean_gap(calibrated.request_ns, cell.load), window.until)?;
         let begin = clock::now()?.saturating_add(LEAD);
         let end = begin.saturating_add(window.end);
@@ -289,8 +307,16 @@ impl Run {
         let of_serve = serve.events(until)?;
         let of_neighbour = of_neighbour.unwrap_or_default();
         let measured = Measured::of(window, &requests, &of_serve, &of_neighbour, &samples)?;
-        Ok((measured, context))
+        Ok((measured, seen))
     }
+}
+
+/// What is seen of a way in addition to the cell that is measured.
+struct Beside {
+    /// How long the first calls of CUDA took in each process, in nanoseconds.
+    context_ns: Vec<u64>,
+    /// The memory of the GPU in MiB that the MPS server has.
+    mps_server_mib: Option<u64>,
 }
 
 /// Why a cell has no figures.

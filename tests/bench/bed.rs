@@ -84,7 +84,9 @@ impl Bed {
         command.args(arguments).env_clear().stdin(Stdio::null());
         on_host(&mut command, self.top.path());
         command.env("LD_LIBRARY_PATH", self.at("cuda"));
-        command.env("TRANCHE_SPEC_DIR", self.at("cdi"));
+        for variable in ["TRANCHE_OUTPUT_DIR", "TRANCHE_SPEC_DIR"] {
+            command.env(variable, self.at("cdi"));
+        }
         command
     }
 

@@ -12,6 +12,7 @@
 mod bed;
 mod ends;
 mod kept;
+mod left;
 mod runs;
 mod sweep;
 
