@@ -52,6 +52,9 @@ pub(super) struct Args {
     /// Set compute modes and lengths of turns for as long as it takes
     #[arg(long)]
     change_modes: bool,
+    /// Turn MIG on or off and make its instances for as long as it takes. A GPU that cannot do that otherwise is reset
+    #[arg(long)]
+    change_layout: bool,
     /// Write the results to FILE as well (JSON)
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
@@ -126,7 +129,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
         device: args.device.clone().unwrap_or_default(),
         allowed: Allowed {
             modes: args.change_modes,
-            layout: false,
+            layout: args.change_layout,
         },
         length: length(args),
         ways: args.ways.clone(),

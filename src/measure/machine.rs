@@ -5,6 +5,7 @@ use nix::sys::utsname::uname;
 use std::path::Path;
 use std::sync::Arc;
 use tranche_bench::results::Host;
+use tranche_bench::way::{Allowed, RefusedWay, Setup, Way, setup, setups};
 use tranche_broker::control::nvml::Nvml;
 use tranche_broker::control::{ControlOptions, DriverAccess};
 use tranche_broker::facts::{Facts, HostFacts, HostNow};
@@ -15,6 +16,7 @@ use tranche_driver_protocol::GpuClocks;
 use tranche_inspect::observe::MPS_PROGRAM;
 use tranche_inspect::observed::{ObserveOptions, Observed, ProcessRow};
 use tranche_plan::inventory::{Gpu, HostDevice, Inventory};
+use tranche_plan::mig::{ExactGpu, MigGpu};
 use tranche_state::planning::PlanOptions;
 
 /// The device that is measured, and how its driver is asked.
@@ -87,6 +89,42 @@ impl Measurable {
             compute_mode: gpu.compute_mode.map(|mode| mode.to_string()),
             mig: gpu.mig.map(|_| gpu.is_in_mig_mode()),
         })
+    }
+
+    /// What each way of sharing it needs, and the ways that are not possible.
+    ///
+    /// # Errors
+    /// Returns an error if the device is unknown.
+    pub(crate) fn setups(&self, allowed: Allowed) -> Result<(Vec<Setup>, Vec<RefusedWay>)> {
+        setups(&self.uuid, &self.facts.inventory, &self.mig(), allowed)
+    }
+
+    /// What a way needs now, where layouts may have changed since the device was found.
+    ///
+    /// # Errors
+    /// Returns why it is not possible any more.
+    pub(crate) fn setup_now(&self, way: Way, allowed: Allowed) -> Result<Setup> {
+        setup(way, &self.uuid, &look(&self.at)?.inventory, &self.mig(), allowed)
+    }
+
+    /// The GPUs with MIG, as the driver describes them; none if it does not answer.
+    fn mig(&self) -> Vec<MigGpu> {
+        self.nvml.mig_gpus().map(|(gpus, _)| gpus).unwrap_or_default()
+    }
+
+    /// The layout of its GPU now, as `tranche mig apply --layout` takes it.
+    ///
+    /// # Errors
+    /// Returns an error if the driver does not say it.
+    pub(crate) fn layout(&self) -> Result<String> {
+        let gpu = self.nvml.mig_gpu(&self.gpu);
+        let gpu = gpu.map_err(|error| Error::failed(&self.uuid, "its layout is unknown").from_source(error))?;
+        Ok(ExactGpu::of(&gpu).layout().to_string())
+    }
+
+    /// Has this process let go of the GPU, which nobody may use while its MIG mode changes.
+    pub(crate) fn let_go(&self) {
+        self.nvml.let_go();
     }
 
     /// What the sensors of the GPU say now; `None` if the driver does not answer.

@@ -12,6 +12,7 @@
 mod bed;
 mod ends;
 mod kept;
+mod layouts;
 mod left;
 mod runs;
 mod sweep;
