@@ -15,8 +15,8 @@ pub struct GpuClocks {
 }
 
 tranche_core::types::words! {
-    /// Why a GPU runs more slowly than it could (nvml.h, `nvmlClocksEventReason*`). An idle GPU, and clocks that somebody
-    /// has set, are not among these.
+    /// Why a GPU runs more slowly than it could (nvml.h, `nvmlClocksEventReason*`). An idle GPU, and clocks that
+    /// somebody has set, are not among these.
     pub enum Slowed: "reason of throttling" {
         /// It would need more power than it may have.
         Power = "power",

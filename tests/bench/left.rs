@@ -6,12 +6,16 @@ use serde_json::{Value, json};
 use std::fs;
 use std::process::Stdio;
 
-/// The control daemon of this machine, by its program.
+/// The control daemon of this machine, by its program. Others of that program only send it commands.
 fn mps_daemon(bed: &Bed) -> Option<u32> {
     let program = bed.mps.program("nvidia-cuda-mps-control");
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let mut daemons = processes.filter(|one| fs::read_link(one.path().join("exe")).is_ok_and(|exe| exe == program));
-    daemons.next()?.file_name().to_str()?.parse().ok()
+    let is_daemon = |process: &fs::DirEntry| {
+        let exe = fs::read_link(process.path().join("exe"));
+        let arguments = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        exe.is_ok_and(|exe| exe == program) && arguments.windows(4).any(|word| word == b"\0-f\0")
+    };
+    let mut processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.find(is_daemon)?.file_name().to_str()?.parse().ok()
 }
 
 #[test]
