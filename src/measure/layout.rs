@@ -1,7 +1,7 @@
 //! Layouts of MIG for as long as a way is measured.
 //!
-//! The broker of the room changes them, by the code of `tranche mig apply`, with a journal in the room. What the GPU had
-//! before is written down first, so that whoever puts the room back makes it again.
+//! The broker of the room changes them, by the code of `tranche mig apply`, with a journal in the room. What the GPU
+//! had before is written down first, and is made again by what puts the room back.
 
 use crate::machine::Measurable;
 use crate::room::{NO_SHARES, Room};
