@@ -14,6 +14,7 @@ mod ends;
 mod kept;
 mod layouts;
 mod left;
+mod observe;
 mod runs;
 mod sweep;
 

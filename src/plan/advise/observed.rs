@@ -132,11 +132,22 @@ fn with_room(mib: u64) -> MemorySize {
     MemorySize::from_mib((mib + mib / 10).div_ceil(QUARTER).max(1) * QUARTER)
 }
 
+/// Sizes are shown in tenths of a GiB elsewhere, and this one is copied to a file.
+fn exactly(size: MemorySize) -> String {
+    match size.mib() {
+        mib if mib % 1024 == 0 => format!("{}Gi", mib / 1024),
+        mib => format!("{mib}Mi"),
+    }
+}
+
 impl std::fmt::Display for Observed {
-    /// `{name: training1, kind: training, count: 2, memory: 8Gi}: python3, 7012 MiB at most, kernels in 92 % of the time`
+    /// `{name: training1, kind: training, count: 2, memory: 8Gi}: python3 in 2 containers, 7012 MiB at most, kernels in
+    /// 92 % of the time, idle in 3 % of the looks`
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { wish, kind, count, .. } = self;
-        let memory = self.memory_mib.map(|mib| format!(", memory: {}", with_room(mib)));
+        let memory = self
+            .memory_mib
+            .map(|mib| format!(", memory: {}", exactly(with_room(mib))));
         write!(
             f,
             "{{name: {wish}, kind: {kind}, count: {count}{}}}",
