@@ -34,10 +34,10 @@ pub(crate) struct Config {
     pub(crate) module: Option<i32>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Gpu {
-    /// With its prefix, `GPU-` or `MIG-`.
+    /// With its prefix, `GPU-` or `MIG-`. `MIG-` alone stands for each instance that a process names.
     pub(crate) uuid: String,
     pub(crate) name: String,
     pub(crate) sms: u32,
@@ -60,7 +60,7 @@ fn capability() -> [i32; 2] {
 }
 
 /// How the GPU behaves in time.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Model {
     /// The file through which the processes share the GPU. It is made if it does not exist.

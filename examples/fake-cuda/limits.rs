@@ -20,6 +20,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 /// SMs that the hardware cannot divide: two share a TPC.
 const STEP: u32 = 2;
 
+/// The UUID of an instance that has no name.
+const ANY_INSTANCE: &str = "MIG-";
+
 /// What this process sees and may use.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -42,9 +45,12 @@ pub(crate) struct Memory {
 
 impl World {
     /// Connects to the daemon, as cuInit does.
-    pub(crate) fn new(config: Config) -> Self {
+    pub(crate) fn new(mut config: Config) -> Self {
         let visible = match env::var("CUDA_VISIBLE_DEVICES") {
-            Ok(list) => visible(&config.gpus, &list),
+            Ok(list) => {
+                name_instances(&mut config.gpus, &list);
+                visible(&config.gpus, &list)
+            }
             Err(_) => (0..config.gpus.len()).collect(),
         };
         Self {
@@ -137,6 +143,22 @@ fn bytes(size: &str) -> Option<u64> {
         _ => (size, 0),
     };
     Some(number.parse::<u64>().ok()? << shift)
+}
+
+/// Adds the instances in a list that are like the one without a name. Each is a device of its own.
+fn name_instances(gpus: &mut Vec<Gpu>, list: &str) {
+    let Some(unnamed) = gpus.iter().position(|gpu| gpu.uuid == ANY_INSTANCE) else {
+        return;
+    };
+    let unnamed = gpus.remove(unnamed);
+    for uuid in list.split(',').filter(|entry| entry.starts_with(ANY_INSTANCE)) {
+        let mut instance = unnamed.clone();
+        instance.uuid = uuid.to_owned();
+        if let Some(model) = &mut instance.model {
+            model.state = model.state.with_extension(uuid);
+        }
+        gpus.push(instance);
+    }
 }
 
 /// The positions of the devices in a list of numbers and UUIDs. An entry that is not a device ends the list (CUDA

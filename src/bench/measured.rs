@@ -3,7 +3,7 @@
 mod clocks;
 mod service;
 
-pub use clocks::{Clocks, Sample, Throttle};
+pub use clocks::Clocks;
 pub use service::Service;
 
 use crate::cell::Cell;
@@ -12,6 +12,7 @@ use crate::schedule::Window;
 use crate::statistics::{Spread, jain, weighted_speed_up};
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
+use tranche_driver_protocol::GpuClocks;
 
 /// One measurement of a cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +44,7 @@ impl Measured {
         arrivals: &[u64],
         serve: &[Event],
         neighbour: &[Event],
-        samples: &[Sample],
+        samples: &[GpuClocks],
     ) -> Result<Self> {
         let faulted = neighbour.iter().find_map(|event| match event {
             Event::Faulted { at, .. } => Some(*at),

@@ -80,18 +80,8 @@ pub struct RecordedWay {
     pub sms: Vec<Option<u32>>,
     /// How long the first calls of CUDA took, in nanoseconds, for each process that was started.
     pub context_ns: Vec<u64>,
-    /// What its MPS daemon and server used.
-    pub daemon: Option<Daemon>,
-}
-
-/// What an MPS daemon with its server uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Daemon {
-    /// Memory of the host in MiB.
-    pub rss_mib: u64,
-    /// Memory of the GPU in MiB.
-    pub gpu_mib: Option<u64>,
+    /// The most memory of the GPU in MiB that NVML reported of its MPS server.
+    pub mps_server_mib: Option<u64>,
 }
 
 /// The file.
@@ -136,8 +126,8 @@ pub struct WayResult {
     pub shares: Vec<ShareResult>,
     /// How long the first calls of CUDA take in it, in milliseconds.
     pub context_ms: Option<Spread>,
-    /// What its MPS daemon used.
-    pub daemon: Option<Daemon>,
+    /// The most memory of the GPU in MiB that NVML reported of its MPS server.
+    pub mps_server_mib: Option<u64>,
 }
 
 /// A share of a way.
@@ -257,7 +247,7 @@ impl WayResult {
             setup,
             sms,
             context_ns,
-            daemon,
+            mps_server_mib,
         } = recorded;
         let cells: Vec<Figures> = cells.iter().filter(|one| one.cell.way == setup.way).cloned().collect();
         let sms = |at: usize| sms.get(at).copied().flatten();
@@ -286,7 +276,7 @@ impl WayResult {
             way: setup.way,
             shares: setup.seats.iter().enumerate().map(share).collect(),
             context_ms: Spread::of(context_ns.iter().map(|ns| *ns as f64 / 1e6)),
-            daemon: *daemon,
+            mps_server_mib: *mps_server_mib,
         }
     }
 }

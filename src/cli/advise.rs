@@ -1,5 +1,6 @@
 //! `tranche advise`: a policy for what people want of this machine, and why it is this one.
 
+mod observe;
 mod options;
 mod text;
 
@@ -13,8 +14,10 @@ use std::process::ExitCode;
 use tranche_bench::kept::MeasuredHere;
 use tranche_broker::mig::MigView;
 use tranche_core::error::{Error, line};
+use tranche_core::types::WaitTime;
 use tranche_host::examine;
 use tranche_inspect::measured;
+use tranche_plan::advise::observed::{self, Observed};
 use tranche_plan::advise::{Advice, advise};
 use tranche_plan::inventory::Inventory;
 use tranche_plan::mig::MigGpu;
@@ -40,8 +43,15 @@ const NOT_MEASURED: &str = "nothing was measured on this machine: the rules rest
 pub(super) struct Args {
     // Options without a heading of their own come first: clap would show them below the heading of those before them.
     /// A file with wishes (YAML)
-    #[arg(value_name = "WISHES", value_hint = clap::ValueHint::FilePath, required_unless_present = "kind")]
+    #[arg(
+        value_name = "WISHES",
+        value_hint = clap::ValueHint::FilePath,
+        required_unless_present_any = ["kind", "observe"]
+    )]
     file: Option<PathBuf>,
+    /// Wish for what runs now: look at the processes on the GPUs for TIME first (10m)
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["file", "one wish"])]
+    observe: Option<WaitTime>,
     #[command(flatten)]
     wish: WishArgs,
     /// Write the policy to FILE as well, which must not exist
@@ -60,6 +70,9 @@ pub(super) struct Args {
 /// The result with `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
+    /// With `--observe`, what was seen, and the wish that it became.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observed: Option<&'a [Observed]>,
     #[serde(flatten)]
     advice: &'a Advice,
     /// What was measured on this machine of the shares of the policy; `null` if nothing was.
@@ -67,14 +80,18 @@ struct Report<'a> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let wishes = match &args.file {
-        Some(file) => options::read(file)?,
-        None => args.wish.wishes()?,
-    };
+    let options = args.at.options();
     if let Some(file) = args.write.as_deref().filter(|_| !args.force) {
         refuse_existing(file)?;
     }
-    let options = args.at.options();
+    let (wishes, seen) = match (&args.file, args.observe) {
+        (Some(file), _) => (options::read(file)?, None),
+        (None, Some(time)) => {
+            let (wishes, seen) = observed::wishes(&observe::observe(time, &options)?)?;
+            (wishes, Some(seen))
+        }
+        (None, None) => (args.wish.wishes()?, None),
+    };
     let inventory = examine::inventory(&options.host)?;
     if inventory.gpus.is_empty() {
         bail!(examine::no_gpu(&inventory));
@@ -88,11 +105,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     let measured = measured_of(&advice, &inventory, &options)?;
     let report = Report {
+        observed: seen.as_deref(),
         advice: &advice,
         measured: (!measured.is_empty()).then_some(&measured),
     };
     out::either(args.json, &report, || {
-        text::of(&advice, &measured, args.write.as_deref())
+        let seen = seen.as_deref().map(text::observed).unwrap_or_default();
+        seen + &text::of(&advice, &measured, args.write.as_deref())
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -52,6 +52,9 @@ pub(super) struct Args {
     /// Set compute modes and lengths of turns for as long as it takes
     #[arg(long)]
     change_modes: bool,
+    /// Turn MIG on or off and make its instances for as long as it takes. A GPU that cannot do that otherwise is reset
+    #[arg(long)]
+    change_layout: bool,
     /// Write the results to FILE as well (JSON)
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
@@ -126,7 +129,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
         device: args.device.clone().unwrap_or_default(),
         allowed: Allowed {
             modes: args.change_modes,
-            layout: false,
+            layout: args.change_layout,
         },
         length: length(args),
         ways: args.ways.clone(),
@@ -137,14 +140,12 @@ fn measure(args: &Args) -> Result<ExitCode> {
         date: today(),
         seed: args.seed,
     })?;
-    let Some(mut guarded) = Guarded::start(&guard::words(&at, run.device()))? else {
+    let Some(guarded) = Guarded::start(&guard::words(&at, run.device()))? else {
         // The guard has said why.
         return Ok(ExitCode::FAILURE);
     };
     run.text().lines().for_each(out::note);
-    let measured = run.run(&guarded, std::os::fd::AsFd::as_fd(&stop), &mut |line| out::note(line));
-    let put_back = guarded.end();
-    let results = measured?;
+    let results = run.run(guarded, std::os::fd::AsFd::as_fd(&stop), &mut |line| out::note(line))?;
     let kept = keep(&at.state_dir, run.device(), &results);
     if let Some(file) = &args.output {
         replace::write(file, &results.text()?)?;
@@ -153,8 +154,11 @@ fn measure(args: &Args) -> Result<ExitCode> {
         replace::write(file, &picture(&results))?;
     }
     out::either(args.json, &results, || report(&results))?;
-    put_back.and(kept)?;
-    Ok(ExitCode::SUCCESS)
+    kept?;
+    Ok(match results.leftovers.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 fn length(args: &Args) -> Length {

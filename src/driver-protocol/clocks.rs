@@ -14,15 +14,16 @@ pub struct GpuClocks {
     pub slowed: Option<BTreeSet<Slowed>>,
 }
 
-/// Why a GPU runs more slowly than it could (nvml.h, `nvmlClocksEventReason*`). An idle GPU, and clocks that somebody
-/// has set, are not among these.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Slowed {
-    /// It would need more power than it may have.
-    Power,
-    /// It is too hot.
-    Heat,
-    /// The machine asks it to, or another GPU of its group is slowed.
-    Other,
+tranche_core::types::words! {
+    /// Why a GPU runs more slowly than it could (nvml.h, `nvmlClocksEventReason*`). An idle GPU, and clocks that
+    /// somebody has set, are not among these.
+    pub enum Slowed: "reason of throttling" {
+        /// It would need more power than it may have.
+        Power = "power",
+        /// It is too hot.
+        Heat = "heat",
+        /// The machine asks it to, or another GPU of its group is slowed.
+        Other = "other",
+    }
 }
+tranche_core::types::serde_as_text!(Slowed);

@@ -6,7 +6,7 @@ use tranche_core::types::{ComputeInstanceId, DeviceKey, GpuInstanceId};
 use tranche_driver_protocol::{GpuUsage, ProcessKind, ProcessUsage};
 
 /// How the kernel calls the MPS server and the control daemon of a device: names have at most 15 bytes there.
-const MPS_PROGRAM: &str = "nvidia-cuda-mps";
+pub const MPS_PROGRAM: &str = "nvidia-cuda-mps";
 
 /// A process on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,8 @@
 //! end of their input as well. If this process is killed too, the ledger lets go of the device, and what is left of the
 //! room is put back by the next run or by `tranche bench restore`.
 
-use crate::room::Room;
+use crate::layout;
+use crate::room::{NO_SHARES, Room};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::File;
@@ -54,7 +55,7 @@ pub fn guard(at: &PlanOptions, device: &DeviceKey, log: LevelFilter) -> Result<(
     let claims = Claims::open(&at.state_dir)?;
     let held = DevicesHeld::take(&claims, PROGRAM, [device.clone()])?;
     // Until the first way is set up.
-    room.set_policy("version: v1\n")?;
+    room.set_policy(NO_SHARES)?;
     let mut output = io::stdout();
     thread::spawn(move || {
         // It ends at the end of the input, and with any error.
@@ -107,7 +108,7 @@ fn wait_for_programs(room: &Room) -> Result<()> {
     Ok(())
 }
 
-/// Stops the MPS daemons of the room, and puts compute modes and turns back.
+/// Stops the MPS daemons of the room, and puts compute modes, turns and layouts of MIG back.
 fn put_back(room: &Room) -> Result<()> {
     let inside = room.inside();
     if !inside.state_dir.exists() {
@@ -117,5 +118,6 @@ fn put_back(room: &Room) -> Result<()> {
     for device in control.devices() {
         control.stop(&device.key, true)?;
     }
-    Ok(())
+    drop(control);
+    layout::put_back(room)
 }

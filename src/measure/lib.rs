@@ -12,6 +12,7 @@
 //! | [`guard`](mod@guard) | the process that holds the device, and puts everything back |
 //! | [`guarded`] | the guard, as the process that measures sees it |
 //! | [`run`](mod@run) | runs the cells |
+//! | `layout` | changes the layout of MIG for a way, and puts it back |
 //! | [`keep`](mod@keep) | keeps the verdicts of a run on this machine |
 //! | [`search`] | searches the best split between two workloads |
 //! | [`workload`] | the two workloads of a search |
@@ -24,6 +25,7 @@ mod command;
 pub mod guard;
 pub mod guarded;
 pub mod keep;
+mod layout;
 mod load;
 mod machine;
 pub mod room;

@@ -18,6 +18,12 @@ const NAME: &str = "bench";
 /// The file that is locked while somebody uses the directory.
 const LOCK: &str = "lock";
 
+/// The file with the layout that the GPU had before the first change.
+const LAYOUT: &str = "layout";
+
+/// A policy without any share.
+pub(crate) const NO_SHARES: &str = "version: v1\n";
+
 /// The mode of the directory, which only root may enter.
 const OWN: u32 = 0o700;
 
@@ -81,6 +87,42 @@ impl Room {
     /// Returns an error if the file cannot be written.
     pub(crate) fn set_policy(&self, text: &str) -> Result<()> {
         replace::write(&self.policy(), text)
+    }
+
+    /// The machine outside of it.
+    pub(crate) fn outside(&self) -> &PlanOptions {
+        &self.outside
+    }
+
+    /// Writes down the layout that a GPU has before its first change.
+    ///
+    /// # Errors
+    /// Returns the error of `layout`, or of the file. Nothing may be changed then.
+    pub(crate) fn keep_layout(&self, layout: impl FnOnce() -> Result<String>) -> Result<()> {
+        match self.kept_layout()? {
+            Some(_) => Ok(()),
+            None => replace::write(&self.path.join(LAYOUT), &layout()?),
+        }
+    }
+
+    /// That layout; `None` if nothing was changed.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read.
+    pub(crate) fn kept_layout(&self) -> Result<Option<String>> {
+        let file = self.path.join(LAYOUT);
+        match fs::read_to_string(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some).about(file.display(), "cannot be read"),
+        }
+    }
+
+    /// Forgets it: the GPU has it again.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be removed.
+    pub(crate) fn forget_layout(&self) -> Result<()> {
+        replace::remove(&self.path.join(LAYOUT))
     }
 
     /// Lets the members of group `gid` through, until the room is removed: a client of MPS reaches its daemon by a path

@@ -4,7 +4,7 @@ use crate::calibration::Calibrated;
 use crate::guarded::Guarded;
 use crate::site::{AFTER, LEAD, Site};
 use crate::tenant::Tenant;
-use crate::{clock, load};
+use crate::{clock, layout, load};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use tranche_bench::measured::Measured;
 use tranche_bench::progress::progress;
 use tranche_bench::results::{Recorded, RecordedWay, Results};
 use tranche_bench::schedule::{Window, arrivals, input, mean_gap};
-use tranche_bench::way::{Allowed, RefusedWay, Seat, Setup, Way, setups};
+use tranche_bench::way::{Allowed, RefusedWay, Seat, Setup, Way};
 use tranche_core::error::{Error, Result, line};
 use tranche_core::types::DeviceKey;
 use tranche_state::planning::PlanOptions;
@@ -71,7 +71,7 @@ impl Run {
     pub fn new(options: RunOptions) -> Result<Self> {
         let site = Site::find(&options.at, &options.device, options.load.as_ref())?;
         let device = &site.device;
-        let (mut possible, mut refused) = setups(&device.uuid, &device.facts.inventory, &[], options.allowed)?;
+        let (mut possible, mut refused) = device.setups(options.allowed)?;
         let is_asked = |way: Way| options.ways.is_empty() || way == Way::Solo || options.ways.contains(&way);
         possible.retain(|setup| is_asked(setup.way));
         refused.retain(|one| is_asked(one.way));
@@ -121,13 +121,25 @@ impl Run {
         text
     }
 
-    /// Measures. `say` gets a line about each cell when it begins. It ends early when `stop` can be read.
+    /// Measures, has everything put back, and looks whether it is. `say` gets a line about each cell when it begins. It
+    /// ends early when `stop` can be read.
     ///
     /// # Errors
     /// Returns why nothing could be measured. A cell that fails has no figures, and the reason.
-    pub fn run(&self, _guarded: &Guarded, stop: BorrowedFd<'_>, say: &mut dyn FnMut(&str)) -> Result<Results> {
-        let alone = self.setup(Way::Solo)?;
-        self.site.room.set_policy(&alone.policy)?;
+    pub fn run(&self, mut guarded: Guarded, stop: BorrowedFd<'_>, say: &mut dyn FnMut(&str)) -> Result<Results> {
+        let recorded = self.record(stop, say);
+        let put_back = guarded.end();
+        let mut recorded = recorded?;
+        recorded.leftovers = put_back.err().iter().map(|error| line(error)).collect();
+        match self.site.device.leftovers() {
+            Ok(leftovers) => recorded.leftovers.extend(leftovers),
+            Err(error) => recorded.leftovers.push(line(&error)),
+        }
+        Ok(Results::new(recorded))
+    }
+
+    fn record(&self, stop: BorrowedFd<'_>, say: &mut dyn FnMut(&str)) -> Result<Recorded> {
+        let alone = self.set_up(Way::Solo)?;
         let seat = alone.seats.first().ok_or_else(|| self.site.failed("has no share"))?;
         say("calibration");
         let calibrated = Calibrated::of(&self.site, seat)?;
@@ -148,43 +160,73 @@ impl Run {
             left_out: self.agenda.left_out.clone(),
             leftovers: Vec::new(),
         };
-        for (number, cell) in self.agenda.cells.iter().enumerate() {
-            let setup = self.setup(cell.way)?;
-            if recorded
-                .ways
-                .last()
-                .is_none_or(|way: &RecordedWay| way.setup.way != cell.way)
-            {
-                self.site.room.set_policy(&setup.policy)?;
-                recorded.ways.push(self.look_at(setup)?);
-            }
-            say(&progress(&self.agenda, number, 0));
-            let mut measured = Ok(Vec::new());
-            for repeat in 0..self.options.length.repeats {
-                let seed = self.options.seed.wrapping_add(u64::from(repeat));
-                let (one, context) = match self.measure(setup, *cell, &calibrated, seed, stop) {
-                    Ok(one) => one,
-                    Err(Ended::ByPerson(error)) => return Err(error),
-                    Err(Ended::ByFailure(error)) => {
-                        measured = Err(line(&error));
-                        break;
-                    }
-                };
-                if let Some(way) = recorded.ways.last_mut() {
-                    way.context_ns.extend(context);
+        for cells in self.agenda.cells.chunk_by(|one, next| one.way == next.way) {
+            let Some(Cell { way, .. }) = cells.first() else {
+                continue;
+            };
+            let setup = match self.set_up(*way) {
+                Ok(setup) => setup,
+                Err(error) => {
+                    let failed = cells.iter().map(|cell| (*cell, Err(line(&error))));
+                    recorded.cells.extend(failed);
+                    continue;
                 }
-                if let Ok(all) = measured.as_mut() {
-                    all.push(one);
-                }
+            };
+            let mut way = self.look_at(&setup);
+            for cell in cells {
+                say(&progress(&self.agenda, recorded.cells.len(), 0));
+                let measured = self.measure_all(&mut way, *cell, &calibrated, stop)?;
+                recorded.cells.push((*cell, measured));
             }
-            recorded.cells.push((*cell, measured));
+            recorded.ways.push(way);
         }
-        Ok(Results::new(recorded))
+        Ok(recorded)
     }
 
-    fn setup(&self, way: Way) -> Result<&Setup> {
-        let found = self.setups.iter().find(|setup| setup.way == way);
-        found.ok_or_else(|| self.site.failed("is not set up"))
+    /// Measures a cell as often as it has to be, or says why it cannot be measured.
+    ///
+    /// # Errors
+    /// Returns an error if somebody ends the run.
+    fn measure_all(
+        &self,
+        way: &mut RecordedWay,
+        cell: Cell,
+        calibrated: &Calibrated,
+        stop: BorrowedFd<'_>,
+    ) -> Result<Result<Vec<Measured>, String>> {
+        let mut all = Vec::new();
+        for repeat in 0..self.options.length.repeats {
+            let seed = self.options.seed.wrapping_add(u64::from(repeat));
+            match self.measure(&way.setup, cell, calibrated, seed, stop) {
+                Ok((one, seen)) => {
+                    way.context_ns.extend(seen.context_ns);
+                    way.mps_server_mib = way.mps_server_mib.max(seen.mps_server_mib);
+                    all.push(one);
+                }
+                Err(Ended::ByPerson(error)) => return Err(error),
+                Err(Ended::ByFailure(error)) => return Ok(Err(line(&error))),
+            }
+        }
+        Ok(Ok(all))
+    }
+
+    /// Gives the device the layout and the policy of a way.
+    fn set_up(&self, way: Way) -> Result<Setup> {
+        let Site { device, room, .. } = &self.site;
+        let allowed = self.options.allowed;
+        let mut setup = match allowed.layout {
+            false => self.setups.iter().find(|setup| setup.way == way).cloned(),
+            // The instances of an earlier way may be there.
+            true => Some(device.setup_now(way, allowed)?),
+        };
+        if let Some(layout) = setup.as_ref().and_then(|setup| setup.layout.as_ref()) {
+            layout::apply(room, device, layout)?;
+            // Its instances have names now.
+            setup = Some(device.setup_now(way, allowed)?);
+        }
+        let setup = setup.ok_or_else(|| self.site.failed("is not set up"))?;
+        room.set_policy(&setup.policy)?;
+        Ok(setup)
     }
 
     /// What each neighbour does in a second when it has the device for itself.
@@ -221,7 +263,7 @@ impl Run {
     }
 
     /// Counts the multiprocessors that each share of a way reaches.
-    fn look_at(&self, setup: &Setup) -> Result<RecordedWay> {
+    fn look_at(&self, setup: &Setup) -> RecordedWay {
         let mut sms = Vec::new();
         for seat in &setup.seats {
             let probed = self.probe(seat);
@@ -230,12 +272,12 @@ impl Run {
             }
             sms.push(probed.ok().flatten());
         }
-        Ok(RecordedWay {
+        RecordedWay {
             setup: setup.clone(),
             sms,
             context_ns: Vec::new(),
-            daemon: None,
-        })
+            mps_server_mib: None,
+        }
     }
 
     fn probe(&self, seat: &Seat) -> Result<Option<u32>> {
@@ -251,7 +293,7 @@ impl Run {
         Ok(seen)
     }
 
-    /// Measures a cell once. Returns how long the first calls of CUDA took, too.
+    /// Measures a cell once.
     fn measure(
         &self,
         setup: &Setup,
@@ -259,7 +301,7 @@ impl Run {
         calibrated: &Calibrated,
         seed: u64,
         stop: BorrowedFd<'_>,
-    ) -> std::result::Result<(Measured, Vec<u64>), Ended> {
+    ) -> std::result::Result<(Measured, Beside), Ended> {
         let length = self.options.length;
         let seconds = length.measure_s + length.warm_up_s;
         let window: Window = length.window();
@@ -272,10 +314,14 @@ impl Run {
             (Some(seat), Some(words)) => Some(Tenant::start(&self.site, seat, &words)?),
             _ => None,
         };
-        let mut context = vec![serve.ready()?.context_ns];
+        let mut context_ns = vec![serve.ready()?.context_ns];
         if let Some(neighbour) = neighbour.as_mut() {
-            context.push(neighbour.ready()?.context_ns);
+            context_ns.push(neighbour.ready()?.context_ns);
         }
+        let seen = Beside {
+            context_ns,
+            mps_server_mib: cell.way.is_mps().then(|| self.site.device.mps_server_mib()).flatten(),
+        };
         let requests = arrivals(seed, mean_gap(calibrated.request_ns, cell.load), window.until)?;
         let begin = clock::now()?.saturating_add(LEAD);
         let end = begin.saturating_add(window.end);
@@ -289,8 +335,16 @@ impl Run {
         let of_serve = serve.events(until)?;
         let of_neighbour = of_neighbour.unwrap_or_default();
         let measured = Measured::of(window, &requests, &of_serve, &of_neighbour, &samples)?;
-        Ok((measured, context))
+        Ok((measured, seen))
     }
+}
+
+/// What is seen of a way in addition to the cell that is measured.
+struct Beside {
+    /// How long the first calls of CUDA took in each process, in nanoseconds.
+    context_ns: Vec<u64>,
+    /// The memory of the GPU in MiB that the MPS server has.
+    mps_server_mib: Option<u64>,
 }
 
 /// Why a cell has no figures.

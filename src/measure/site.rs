@@ -8,12 +8,12 @@ use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
-use tranche_bench::measured::Sample;
 use tranche_bench::way::Seat;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::execute::Program;
 use tranche_core::own_programs;
 use tranche_core::types::ShareName;
+use tranche_driver_protocol::GpuClocks;
 use tranche_state::planning::PlanOptions;
 
 /// The program that loads the device.
@@ -69,7 +69,7 @@ impl Site {
     ///
     /// # Errors
     /// Returns an error if somebody ends the run.
-    pub(crate) fn wait(&self, until: u64, stop: BorrowedFd<'_>) -> Result<Vec<Sample>> {
+    pub(crate) fn wait(&self, until: u64, stop: BorrowedFd<'_>) -> Result<Vec<GpuClocks>> {
         let mut samples = Vec::new();
         loop {
             let left = Duration::from_nanos(until.saturating_sub(clock::now()?));
@@ -81,7 +81,7 @@ impl Site {
             if poll(&mut fds, patience).about("tranche bench", "cannot wait")? > 0 {
                 return Err(Error::failed("tranche bench", "was ended; nothing was written"));
             }
-            samples.extend(self.device.sample());
+            samples.extend(self.device.clocks());
         }
     }
 

@@ -9,6 +9,7 @@ mod check;
 mod draft;
 mod explain;
 mod machine;
+pub mod observed;
 mod place;
 mod read;
 pub mod rules;

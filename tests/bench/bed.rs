@@ -45,10 +45,19 @@ impl Bed {
 
     /// A machine whose GPU breaks these promises.
     pub(crate) fn that_cheats(cheats: &[&str]) -> Self {
+        Self::on("workstation-rtx4090", 40, cheats)
+    }
+
+    /// A machine with GPUs that have MIG, of which the first one computes.
+    pub(crate) fn with_mig() -> Self {
+        Self::on("hgx-h200", 132, &[])
+    }
+
+    fn on(host: &str, sms: u32, cheats: &[&str]) -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let top = tempfile::Builder::new().prefix("bench").tempdir().unwrap();
-        let host = fake_host::build("workstation-rtx4090", &top.path().join("host")).unwrap();
+        let host = fake_host::build(host, &top.path().join("host")).unwrap();
         let mps = FakeMps::install(&host.root);
         let mut uuid = String::new();
         host.nvml(|config| {
@@ -62,9 +71,9 @@ impl Bed {
         let model = json!({
             "state": top.path().join("gpu"), "l2_mib": 4, "bandwidth_gb_s": 400, "cheats": cheats
         });
-        let gpu =
-            json!({"uuid": uuid, "name": "NVIDIA GeForce RTX 4090", "sms": 40, "memory_mib": 24564, "model": model});
-        let config = json!({"version": 12040, "gpus": [gpu]});
+        let gpu = |uuid: &str, sms: u32| json!({"uuid": uuid, "name": "NVIDIA", "sms": sms, "memory_mib": 24564, "model": model});
+        // An instance has the multiprocessors of 3g.71gb.
+        let config = json!({"version": 12040, "gpus": [gpu(&uuid, sms), gpu("MIG-", 60)]});
         fs::write(top.path().join("cuda/cuda.json"), config.to_string()).unwrap();
         fs::write(top.path().join("policy.yaml"), "version: v1\n").unwrap();
         Self {
@@ -84,7 +93,9 @@ impl Bed {
         command.args(arguments).env_clear().stdin(Stdio::null());
         on_host(&mut command, self.top.path());
         command.env("LD_LIBRARY_PATH", self.at("cuda"));
-        command.env("TRANCHE_SPEC_DIR", self.at("cdi"));
+        for variable in ["TRANCHE_OUTPUT_DIR", "TRANCHE_SPEC_DIR"] {
+            command.env(variable, self.at("cdi"));
+        }
         command
     }
 

@@ -18,7 +18,7 @@ fn measuring(bed: &Bed) -> Child {
 }
 
 /// The guard of a run: the process that the ledger names.
-fn guard(bed: &Bed) -> Pid {
+pub(crate) fn guard(bed: &Bed) -> Pid {
     let claims = bed.tranche(&["claim", "list", "--json"]).out;
     let claims: serde_json::Value = serde_json::from_str(&claims).unwrap();
     let holder = &claims[0];

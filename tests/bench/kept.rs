@@ -43,7 +43,7 @@ fn file(bed: &Bed) -> std::path::PathBuf {
 }
 
 /// What a command says of a machine that is described.
-fn elsewhere(bed: &Bed, arguments: &[&str]) -> Said {
+pub(crate) fn elsewhere(bed: &Bed, arguments: &[&str]) -> Said {
     let mut command = bed.command(&[arguments, &["--inventory=sim:rtx4090"]].concat());
     for root in ["DRIVER", "DEV", "PROC", "SYS"] {
         command.env_remove(format!("TRANCHE_{root}_ROOT"));

@@ -12,6 +12,9 @@
 mod bed;
 mod ends;
 mod kept;
+mod layouts;
+mod left;
+mod observe;
 mod runs;
 mod sweep;
 

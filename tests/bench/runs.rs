@@ -14,7 +14,7 @@ fn cell<'r>(results: &'r Value, way: &str, neighbour: &str) -> &'r Value {
 }
 
 /// What became of a guarantee of the first share of a way.
-fn verdict(results: &Value, way: &str, of: &str) -> (String, String) {
+pub(crate) fn verdict(results: &Value, way: &str, of: &str) -> (String, String) {
     let of_way = |one: &&Value| one["way"] == way;
     let way = results["ways"].as_array().unwrap().iter().find(of_way).unwrap();
     let verdicts = way["shares"][0]["verdicts"].as_array().unwrap();

@@ -66,6 +66,7 @@ fn with_shares(name: &str, script: &str, look: impl Fn(Engine, &Session)) {
         fs::write(glibc.join("fake-cuda.json"), cuda().to_string()).unwrap();
         fs::write(bed.at("policy.yaml"), POLICY).unwrap();
         programs::install(verify_program::path(), bed.at("tranche-verify"));
+        programs::install(verify_program::load(), glibc.join("bin/tranche-load"));
         let daemon = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         bind(&daemon, &SocketAddrUnix::new(bed.at("daemon")).unwrap()).unwrap();
         listen(&daemon, 100).unwrap();
@@ -262,6 +263,66 @@ step at verify mounted --at /bin/tranche-verify --json
             assert_eq!(result["program"], "mounted at /bin/tranche-verify");
             assert_eq!(result["checks"][0]["verdict"], "not-promised");
             assert_eq!(result["checks"][0]["cdi"], Value::Null);
+        },
+    );
+}
+
+/// The events of a process of `tranche-load`; people read another line.
+fn events(text: &str) -> Vec<Value> {
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn the_program_that_bench_starts_measures_a_share_in_a_container() {
+    let model = json!({"state": "/tmp/gpu", "l2_mib": 4, "bandwidth_gb_s": 400});
+    let mut cuda = cuda();
+    cuda["gpus"][0]["model"] = model;
+    let script = format!(
+        r#"
+for image in "$1" "$2"; do echo '{cuda}' > "$image/fake-cuda.json"; done
+# load NAME IMAGE SHARE SECONDS ROLE OPTION…: told when to end by the clock that containers have too.
+load() {{
+    name=$1 image=$2 share=$3 seconds=$4
+    shift 4
+    read -r uptime _ < /proc/uptime
+    begin=${{uptime%.*}}000000000
+    mkfifo "$bed/$name"
+    # The end of the input would end it.
+    exec 3<> "$bed/$name"
+    for at in 0 100 200; do [ "$1" != serve ] || echo "at ${{at}}000000" >&3; done
+    echo "start $begin $((begin + seconds * 1000000000))" >&3
+    step "$name" podman run --rm --interactive --network=none $limits --device "nvidia.com/gpu=1.$share" \
+        --rootfs "$image" /bin/tranche-load "$@" --deadline 60 < "$bed/$name" 3>&-
+    exec 3>&-
+}}
+load probe "$1" big 1 probe
+load serve "$1" big 20 serve --fma 1000
+load greedy "$2" small 1 greedy
+"#
+    );
+    with_shares(
+        "the_program_that_bench_starts_measures_a_share_in_a_container",
+        &script,
+        |engine, session| {
+            let found = |step: &str, event: &str| {
+                let events = events(session.ok(step));
+                let of = events.iter().filter(|one| one["event"] == event);
+                of.cloned().collect::<Vec<_>>()
+            };
+            // 60 % of 40 multiprocessors.
+            assert_eq!(found("probe", "ready")[0]["sms"], 24, "{engine:?}");
+            assert_eq!(
+                found("probe", "probed")[0]["sms"].as_array().unwrap().len(),
+                24,
+                "{engine:?}"
+            );
+            assert_eq!(found("serve", "served").len(), 3, "{engine:?}: {}", session.ok("serve"));
+            let got = found("greedy", "allocated").last().unwrap()["bytes"].as_u64().unwrap();
+            assert!(got > 1 << 30 && got <= 2 << 30, "{engine:?}: {got}");
+            for step in ["probe", "serve", "greedy"] {
+                assert_eq!(found(step, "end").len(), 1, "{engine:?}: {step}");
+            }
         },
     );
 }

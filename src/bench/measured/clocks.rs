@@ -2,32 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use tranche_driver_protocol::{GpuClocks, Slowed};
 
-tranche_core::types::words! {
-    /// Why a GPU was slower than it can be.
-    pub enum Throttle: "reason of throttling" {
-        /// It reached its limit of power.
-        Power = "power",
-        /// It was too hot.
-        Heat = "heat",
-        /// The hardware slowed it down: power or temperature of the board.
-        Hardware = "hardware",
-    }
-}
-tranche_core::types::serde_as_text!(Throttle);
-
-/// What NVML said once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
-    /// The clock of the multiprocessors in MHz.
-    pub clock_mhz: u32,
-    /// Temperature in degrees Celsius.
-    pub celsius: u32,
-    /// Why the GPU is slower than it can be.
-    pub throttled: BTreeSet<Throttle>,
-}
-
-/// The same over a measurement.
+/// What the sensors of a GPU said over a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clocks {
@@ -38,16 +15,16 @@ pub struct Clocks {
     /// The highest temperature in degrees Celsius.
     pub most_celsius: Option<u32>,
     /// Why the GPU was slower than it can be. The figures of such a cell are marked.
-    pub throttled: BTreeSet<Throttle>,
+    pub throttled: BTreeSet<Slowed>,
 }
 
 impl Clocks {
-    pub(super) fn of(samples: &[Sample]) -> Self {
-        let one = |sample: &Sample| Self {
-            least_mhz: Some(sample.clock_mhz),
-            most_mhz: Some(sample.clock_mhz),
-            most_celsius: Some(sample.celsius),
-            throttled: sample.throttled.clone(),
+    pub(super) fn of(samples: &[GpuClocks]) -> Self {
+        let one = |sample: &GpuClocks| Self {
+            least_mhz: sample.sm_mhz,
+            most_mhz: sample.sm_mhz,
+            most_celsius: sample.celsius,
+            throttled: sample.slowed.clone().unwrap_or_default(),
         };
         samples.iter().map(one).fold(Self::default(), |all, one| all.with(&one))
     }
@@ -69,17 +46,20 @@ mod tests {
 
     #[test]
     fn the_extremes_of_all_samples_and_every_reason_count() {
-        let sample = |clock_mhz, throttled: &[Throttle]| Sample {
-            clock_mhz,
-            celsius: clock_mhz / 20,
-            throttled: throttled.iter().copied().collect(),
+        let sample = |sm_mhz, slowed: &[Slowed]| GpuClocks {
+            sm_mhz: Some(sm_mhz),
+            celsius: Some(sm_mhz / 20),
+            slowed: Some(slowed.iter().copied().collect()),
         };
-        let clocks = Clocks::of(&[sample(1980, &[]), sample(1200, &[Throttle::Power])]);
+        let clocks = Clocks::of(&[sample(1980, &[]), sample(1200, &[Slowed::Power])]);
         assert_eq!(
             (clocks.least_mhz, clocks.most_mhz, clocks.most_celsius),
             (Some(1200), Some(1980), Some(99))
         );
-        assert_eq!(clocks.throttled, [Throttle::Power].into());
+        assert_eq!(clocks.throttled, [Slowed::Power].into());
         assert_eq!(Clocks::of(&[]), Clocks::default());
+        // A sensor that a GPU does not have hides no other one.
+        let unknown = GpuClocks::default();
+        assert_eq!(Clocks::of(&[unknown, sample(1980, &[])]).least_mhz, Some(1980));
     }
 }

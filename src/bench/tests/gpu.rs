@@ -2,12 +2,13 @@
 
 use crate::cell::{Cell, Length, Neighbour};
 use crate::event::Event;
-use crate::measured::{Measured, Sample, Throttle};
-use crate::results::{Daemon, Host, Recorded, RecordedWay, Results};
+use crate::measured::Measured;
+use crate::results::{Host, Recorded, RecordedWay, Results};
 use crate::schedule::{arrivals, mean_gap};
 use crate::way::{Allowed, RefusedWay, Setup, Way, setup};
 use std::collections::BTreeMap;
 use tranche_core::types::MemorySize;
+use tranche_driver_protocol::{GpuClocks, Slowed};
 use tranche_plan::mig::described;
 use tranche_plan::sim;
 
@@ -116,10 +117,7 @@ pub(super) fn run(cheats: Cheats) -> Recorded {
         setup: setup.clone(),
         sms: sms(setup),
         context_ns: vec![181_000_000, 176_000_000, 190_000_000],
-        daemon: setup.way.is_mps().then_some(Daemon {
-            rss_mib: 31,
-            gpu_mib: Some(28),
-        }),
+        mps_server_mib: setup.way.is_mps().then_some(28),
     });
     Recorded {
         program: "0.1.0".into(),
@@ -199,10 +197,10 @@ fn measured(setup: &Setup, neighbour: Neighbour, cheats: Cheats) -> Result<Vec<M
                 units: 2000,
             }],
         };
-        let sample = Sample {
-            clock_mhz: 1980,
-            celsius: 61,
-            throttled: cheats.throttled.then_some(Throttle::Power).into_iter().collect(),
+        let sample = GpuClocks {
+            sm_mhz: Some(1980),
+            celsius: Some(61),
+            slowed: Some(cheats.throttled.then_some(Slowed::Power).into_iter().collect()),
         };
         Measured::of(window, &arrivals, &serve, &beside, &[sample]).map_err(|error| error.to_string())
     };

@@ -5,6 +5,7 @@ use crate::picture::picture;
 use crate::results::Results;
 use crate::terminal::report;
 use std::path::Path;
+use tranche_driver_protocol::Slowed;
 
 /// Compares with the file that is kept.
 fn kept(name: &str, text: &str) {
@@ -21,7 +22,7 @@ fn sample() -> Results {
             ("mps-80-20", "hog-pcie") => *measured = Err("no memory left on the device".to_owned()),
             ("ts2", "hog-dram") => {
                 for one in measured.as_mut().unwrap() {
-                    one.clocks.throttled.insert(crate::measured::Throttle::Power);
+                    one.clocks.throttled.insert(Slowed::Power);
                 }
             }
             _ => assert!(at < 100),

@@ -5,6 +5,7 @@ use crate::out::fitted;
 use std::path::Path;
 use tranche_bench::kept::MeasuredHere;
 use tranche_core::text::{counted, some};
+use tranche_plan::advise::observed::Observed;
 use tranche_plan::advise::{Advice, Choice};
 use tranche_plan::policy::read::DEFAULT_FILE;
 
@@ -40,6 +41,17 @@ pub(super) fn of(advice: &Advice, measured: &[MeasuredHere], written: Option<&Pa
         text.push_str(&format!("  tranche mig apply {}\n", layouts.join(" ")));
     }
     text.push_str("  tranche policy check\n  tranche cdi refresh\n");
+    text
+}
+
+/// What was seen, as wishes for a file that a person may correct.
+pub(super) fn observed(seen: &[Observed]) -> String {
+    let mut text = "What runs, as wishes:\n".to_owned();
+    text.extend(seen.iter().map(|one| line(&one.to_string())));
+    text.push_str(&line(
+        "Bounds of latency, and tenants who do not trust one another, cannot be seen: write them to a file of wishes",
+    ));
+    text.push('\n');
     text
 }
 

@@ -53,6 +53,11 @@ impl ProcessRow {
         }
     }
 
+    /// Whether it computes for itself: neither a display server nor the server of MPS does.
+    pub fn needs_a_share(&self) -> bool {
+        self.computes() && !self.is_mps_server
+    }
+
     /// Whether it has a compute context, of its own or by MPS. A display server has none.
     pub(super) fn computes(&self) -> bool {
         self.kind.contains('C')

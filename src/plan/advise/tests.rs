@@ -1,5 +1,6 @@
 mod cases;
 mod input;
+mod observed;
 mod properties;
 
 use super::*;
