@@ -63,6 +63,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("hold", "policy"),
             ("idle", ""),
             ("share", "inventory mig policy"),
+            ("access", "inventory policy share"),
             ("calendar", "policy share"),
             ("host_file", "digest inventory policy share"),
             ("reserve", "host_file inventory share"),
