@@ -84,6 +84,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("replace", ""),
             ("stop", ""),
             ("accounts", "mutex"),
+            ("access", "accounts replace"),
             ("calendar", "replace"),
             ("history", "replace"),
             ("claim_spec", "replace"),

@@ -6,18 +6,21 @@ use super::{ServeOptions, entry, kubernetes, mig, on_demand, own, program, times
 use crate::control::MachineControl;
 use crate::facts::{Facts, HostFacts};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tranche_core::broker::{EndClientsRequest, LeaveRequest, MigMakeRequest, PrepareRequest};
 use tranche_core::claims::Claims;
-use tranche_core::error::{Context, Error, Result};
+use tranche_core::error::{Context, Error, Result, line};
 use tranche_protocol::{
     CalendarRequest, DraDevicesRequest, GiveUpRequest, ListRequest, MigRestoreRequest, MpsRequest, OffersRequest,
     PolicyRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
 };
+use tranche_state::access::KeptNodes;
 use tranche_state::accounts::Accounts;
+use tranche_state::mutex::lock;
 use tranche_state::public_status::PublicStatus;
 
 /// What requests are answered with.
@@ -31,6 +34,8 @@ pub(super) struct Commands<'a> {
     wake: &'a UnixStream,
     /// What status.json has.
     pub(super) shown: Mutex<Option<PublicStatus>>,
+    /// What was wrong with device nodes when they were kept last.
+    nodes_wrong: Mutex<BTreeSet<String>>,
     /// One layout is applied at a time.
     pub(super) mig: Mutex<()>,
     /// Requests that come at once do not each have all claims in memory: one reads them at a time.
@@ -56,6 +61,7 @@ impl<'a> Commands<'a> {
             accounts,
             wake,
             shown: Mutex::new(None),
+            nodes_wrong: Mutex::default(),
             mig: Mutex::new(()),
             reading: Mutex::new(()),
             queue: UserQueue::default(),
@@ -84,10 +90,10 @@ impl<'a> Commands<'a> {
                 owner_alone(peer, "mps")?;
                 self.mps(&request)
             }
-            Request::Enter(request) => entry::enter(self, peer, client, &request),
+            Request::Enter(request) => self.opened(entry::enter(self, peer, client, &request)),
             Request::Leave(LeaveRequest { container }) => entry::leave(self, peer, container),
-            Request::Claim(request) => own::claim(self, peer, client, request),
-            Request::Run(request) => program::run(self, peer, client, &request),
+            Request::Claim(request) => self.opened(own::claim(self, peer, client, request)),
+            Request::Run(request) => self.opened(program::run(self, peer, client, &request)),
             Request::Release(ReleaseRequest { what, force }) => own::release(self, peer, &what, force),
             Request::List(ListRequest {}) => own::list(self, peer),
             Request::Status(StatusRequest {}) => {
@@ -165,6 +171,33 @@ impl<'a> Commands<'a> {
 
     pub(super) fn facts(&self) -> Result<Arc<Facts>> {
         self.host.now()
+    }
+
+    /// The device nodes of the machine.
+    pub(super) fn nodes(&self) -> KeptNodes<'_> {
+        KeptNodes {
+            host: &self.options.host,
+            state_dir: self.state_dir(),
+            accounts: self.accounts,
+        }
+    }
+
+    /// Gives the device nodes the lists that follow from the ledger. What is wrong is logged once, while it lasts.
+    pub(super) fn keep_nodes(&self) {
+        let Ok(facts) = self.facts() else { return };
+        let kept = self.nodes().keep(&facts.inventory, &facts.plan);
+        let wrong = kept.unwrap_or_else(|error| vec![error]);
+        let wrong: BTreeSet<String> = wrong.iter().map(|error| line(error)).collect();
+        let before = std::mem::replace(&mut *lock(&self.nodes_wrong), wrong.clone());
+        wrong.difference(&before).for_each(|line| tracing::warn!("{line}"));
+    }
+
+    /// `granted`, when the user who has it may open its nodes.
+    fn opened(&self, granted: Result<Value>) -> Result<Value> {
+        if granted.is_ok() {
+            self.keep_nodes();
+        }
+        granted
     }
 
     /// Whether the policy limits for how long users may hold something.
