@@ -24,6 +24,7 @@ mod peer;
 mod program;
 mod queue;
 mod quota;
+mod runs_as;
 mod signals;
 mod socket;
 mod status;
@@ -310,7 +311,7 @@ impl Door<'_> {
                 // It tells those who hold what is reserved, and ends them where the policy says so.
                 None if Calendar::read(self.state_dir).is_ok_and(|calendar| !calendar.times.is_empty()) => idle,
                 // It closes nodes again when those who hold something have ended.
-                None if self.commands.nodes().has_openers() => idle,
+                None if self.commands.nodes(&[]).has_openers() => idle,
                 // Instances that were made on demand are destroyed by this process.
                 None if OnDemandInstances::read(self.state_dir).is_ok_and(|all| all.made.is_empty()) => {
                     return Look::End;

@@ -109,6 +109,7 @@ fn make_nodes(options: &PlanOptions, set: NodeSet) -> Result<WithNodes> {
         host: &options.host,
         state_dir: &options.state_dir,
         accounts: &accounts,
+        starting: &[],
     };
     // A policy that cannot be read may close them.
     let policy = planning::policy_in_force(&options.policy, &options.state_dir);

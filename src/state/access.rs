@@ -10,13 +10,12 @@ pub mod seat;
 
 pub use module_option::ModuleOption;
 
-use crate::accounts::Accounts;
+use crate::accounts::{Account, Accounts};
 use crate::replace;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
-use tranche_core::ledger::{Books, Claim};
+use tranche_core::ledger::{Books, Claim, Holder, InitProcess};
 use tranche_host::examine::HostOptions;
 use tranche_host::{Roots, driver_params};
 use tranche_plan::access::{NodeParams, Opener, nodes};
@@ -79,6 +78,8 @@ pub struct KeptNodes<'a> {
     pub state_dir: &'a Path,
     /// Its users.
     pub accounts: &'a Accounts,
+    /// The users of the host that the inits of rootless containers become, as long as they have not.
+    pub starting: &'a [(InitProcess, u32)],
 }
 
 impl KeptNodes<'_> {
@@ -107,6 +108,9 @@ impl KeptNodes<'_> {
             false => Default::default(),
         };
         let claims = Claims::existing(self.state_dir)?;
+        let inits = claims
+            .as_ref()
+            .map_or_else(|| Ok(Vec::new()), |claims| self.inits(claims))?;
         let locked = claims.as_ref().map(Claims::lock).transpose()?;
         let books = locked
             .as_ref()
@@ -114,7 +118,7 @@ impl KeptNodes<'_> {
         if is_closed && !mark.exists() {
             replace::write(&mark, "")?;
         }
-        let openers: Vec<Opener> = books.claims().filter_map(|claim| self.opener(claim)).collect();
+        let openers: Vec<Opener> = books.claims().filter_map(|claim| opener(claim, &inits)).collect();
         let opened = match is_closed {
             true => plan.clone(),
             false => Plan::default(),
@@ -164,13 +168,46 @@ impl KeptNodes<'_> {
         self.state_dir.join(CLOSED)
     }
 
-    /// The users who may open the device of `claim`; `None` if it is root's.
-    fn opener(&self, claim: &Claim) -> Option<Opener> {
-        (claim.uid != 0).then(|| Opener {
-            device: claim.device.clone(),
-            uids: BTreeSet::from([claim.uid]),
-        })
+    /// The inits of rootless containers that run, or will run, as a subordinate uid of their user. NSS may be asked
+    /// whose it is.
+    fn inits(&self, claims: &Claims) -> Result<Vec<(InitProcess, u32)>> {
+        let books = claims.books()?;
+        let rootless = books
+            .claims()
+            .filter(|claim| matches!(claim.holder, Holder::Rootless { .. }));
+        let running = rootless.filter_map(|claim| {
+            let init = claim.process.as_ref()?;
+            let uid = user_of(init.pid).filter(|uid| *uid != claim.uid)?;
+            let is_same = claims
+                .machine()
+                .process(init.pid)
+                .is_ok_and(|now| now.start == init.start);
+            let account = self.accounts.of(uid);
+            let is_own = matches!(account, Account::User(_)) && account == self.accounts.of(claim.uid);
+            (is_same && is_own).then(|| (init.clone(), uid))
+        });
+        Ok(running.chain(self.starting.iter().cloned()).collect())
     }
+}
+
+/// The users who may open the device of `claim`; `None` if it is root's.
+fn opener(claim: &Claim, inits: &[(InitProcess, u32)]) -> Option<Opener> {
+    let is_init = |init: &InitProcess| {
+        let process = claim.process.as_ref();
+        process.is_some_and(|process| (process.pid, process.start) == (init.pid, init.start))
+    };
+    let more = inits.iter().filter(|(init, _)| is_init(init)).map(|(_, uid)| *uid);
+    (claim.uid != 0).then(|| Opener {
+        device: claim.device.clone(),
+        uids: more.chain([claim.uid]).collect(),
+    })
+}
+
+/// The effective user of a process of this machine; `None` if it has ended.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    uids.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

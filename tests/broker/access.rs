@@ -11,7 +11,7 @@ use std::fs::{self, OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 const POLICY: &str = "\
 version: v1
@@ -241,4 +241,82 @@ fn monitors_need_no_claim_and_unknown_ones_cost_themselves() {
     for name in ["user no-such-user", "group no-such-group"] {
         assert_eq!(log.matches(name).count(), 1, "{log}");
     }
+}
+
+/// Accounts of the broker's machine. 300000 and those after it belong to two users.
+const PASSWD: &str = "root:x:0:0::/:/bin/sh\nann:x:65534:65534::/:/bin/sh\nbob:x:65533:65533::/:/bin/sh\n";
+const SUBUID: &str = "ann:200000:1000\nann:300000:10\nbob:300000:10\n";
+
+/// The init of a container of ANN, whose user 0 is ANN, and whose others are `map`.
+struct Container(Child);
+
+impl Container {
+    fn new(map: &str) -> Self {
+        let mut command = Command::new("setpriv");
+        command.args([
+            format!("--reuid={ANN}"),
+            format!("--regid={ANN}"),
+            "--clear-groups".into(),
+        ]);
+        command
+            .args(["unshare", "--user", "sleep", "1000"])
+            .stdin(Stdio::null());
+        let child = command.spawn().unwrap();
+        let of = |file: &str| format!("/proc/{}/{file}", child.id());
+        until("unshare has become sleep", || {
+            fs::read_to_string(of("comm")).unwrap().trim_end() == "sleep"
+        });
+        fs::write(of("uid_map"), format!("0 {ANN} 1\n{map}\n")).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_container_may_open_a_device_as_a_subordinate_uid_of_its_user_alone() {
+    let test = "a_container_may_open_a_device_as_a_subordinate_uid_of_its_user_alone";
+    let Some(mut bed) = Bed::without_broker(test, POLICY, PROTECTED) else {
+        return;
+    };
+    let broker = bed.command(&["broker"], &["spec-dir=cdi"]);
+    let mut command = bed
+        .scene
+        .with_files(&[("/etc/passwd", PASSWD), ("/etc/subuid", SUBUID)]);
+    command
+        .arg(broker.get_program())
+        .args(broker.get_args())
+        .stderr(bed.log());
+    bed.scene.watch(command.spawn().unwrap());
+    until("the node is closed", || bed.mode("nvidia0") == 0o660);
+    let container = Container::new("1 200000 100\n101 300000 10\n200 400000 10");
+    let enter = |user: u32| {
+        let request = json!({"device": crate::scene::GPU_0, "whole": true, "container": crate::scene::container("c"),
+                             "pid": container.0.id(), "user": user});
+        bed.scene.ask(ANN, "enter", request)
+    };
+    for (user, what) in [
+        (101, "uid 300000 on the host"),
+        (200, "uid 400000 on the host"),
+        (5000, "has no uid"),
+    ] {
+        let line = enter(user).unwrap_err();
+        assert!(
+            line.contains(what) && line.contains(&format!("user {user} of the container")),
+            "{line}"
+        );
+        assert!(!bed.may_open(ANN, "nvidia0"));
+    }
+    enter(5).unwrap();
+    assert!(bed.may_open(ANN, "nvidia0") && bed.may_open(200_004, "nvidia0"));
+    assert!(!bed.may_open(200_005, "nvidia0") && !bed.may_open(200_004, "nvidia1"));
+    drop(container);
+    // The next look finds that the container has ended.
+    let _ = bed.claim(BOB, "b", "1");
+    until("the node is closed again", || !bed.may_open(200_004, "nvidia0"));
 }

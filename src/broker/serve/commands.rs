@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex};
 use tranche_core::broker::{EndClientsRequest, LeaveRequest, MigMakeRequest, PrepareRequest};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::ledger::InitProcess;
+use tranche_core::ledger::process::Machine;
 use tranche_protocol::{
     CalendarRequest, DraDevicesRequest, GiveUpRequest, ListRequest, MigRestoreRequest, MpsRequest, OffersRequest,
     PolicyRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
@@ -34,6 +36,8 @@ pub(super) struct Commands<'a> {
     wake: &'a UnixStream,
     /// What status.json has.
     pub(super) shown: Mutex<Option<PublicStatus>>,
+    /// The users of the host that starting containers of users will become.
+    pub(super) starting: Mutex<Vec<(InitProcess, u32)>>,
     /// What was wrong with device nodes when they were kept last.
     nodes_wrong: Mutex<BTreeSet<String>>,
     /// One layout is applied at a time.
@@ -61,6 +65,7 @@ impl<'a> Commands<'a> {
             accounts,
             wake,
             shown: Mutex::new(None),
+            starting: Mutex::default(),
             nodes_wrong: Mutex::default(),
             mig: Mutex::new(()),
             reading: Mutex::new(()),
@@ -173,9 +178,10 @@ impl<'a> Commands<'a> {
         self.host.now()
     }
 
-    /// The device nodes of the machine.
-    pub(super) fn nodes(&self) -> KeptNodes<'_> {
+    /// The device nodes of the machine, with what is known of containers that start.
+    pub(super) fn nodes<'n>(&'n self, starting: &'n [(InitProcess, u32)]) -> KeptNodes<'n> {
         KeptNodes {
+            starting,
             host: &self.options.host,
             state_dir: self.state_dir(),
             accounts: self.accounts,
@@ -185,7 +191,12 @@ impl<'a> Commands<'a> {
     /// Gives the device nodes the lists that follow from the ledger. What is wrong is logged once, while it lasts.
     pub(super) fn keep_nodes(&self) {
         let Ok(facts) = self.facts() else { return };
-        let kept = self.nodes().keep(&facts.inventory, &facts.plan);
+        let starting = {
+            let mut starting = lock(&self.starting);
+            starting.retain(|(init, _)| is_alive(init));
+            starting.clone()
+        };
+        let kept = self.nodes(&starting).keep(&facts.inventory, &facts.plan);
         let wrong = kept.unwrap_or_else(|error| vec![error]);
         let wrong: BTreeSet<String> = wrong.iter().map(|error| line(error)).collect();
         let before = std::mem::replace(&mut *lock(&self.nodes_wrong), wrong.clone());
@@ -213,6 +224,12 @@ impl<'a> Commands<'a> {
     pub(super) fn claims(&self, peer: &BrokerClient) -> Result<Claims> {
         peer.caller().claims(self.state_dir())
     }
+}
+
+/// Whether the process with the number of `init` is still it.
+fn is_alive(init: &InitProcess) -> bool {
+    let now = Machine::here().and_then(|machine| machine.process(init.pid));
+    now.is_ok_and(|now| now.start == init.start)
 }
 
 fn owner_alone(peer: &BrokerClient, command: &str) -> Result<()> {

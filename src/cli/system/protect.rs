@@ -3,9 +3,11 @@
 use crate::out;
 use crate::sharing::SharingArgs;
 use anyhow::{Result, bail};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
-use tranche_core::error::Error;
+use tranche_core::broker::SOCKET;
+use tranche_core::error::{Error, Kind};
 use tranche_host::examine;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::{Access, Policy};
@@ -89,6 +91,7 @@ impl Machine {
             host: &self.options.host,
             state_dir: &self.options.state_dir,
             accounts: &self.accounts,
+            starting: &[],
         }
     }
 
@@ -189,9 +192,16 @@ pub(super) fn open_for_removal(options: &PlanOptions, dry_run: bool) -> Result<V
         host: &options.host,
         state_dir: &options.state_dir,
         accounts: &accounts,
+        starting: &[],
     };
-    match dry_run || !nodes.has_closed() {
-        true => Ok(Vec::new()),
-        false => nodes.open_all(&examine::quietly(&options.host)?),
+    if dry_run || !nodes.has_closed() {
+        return Ok(Vec::new());
     }
+    let mut left = nodes.open_all(&examine::quietly(&options.host)?)?;
+    // The packages stop it before. One that was started by hand reads the same policy at its next look.
+    if UnixStream::connect(options.state_dir.join(SOCKET)).is_ok() {
+        let error = Error::new(Kind::Found, "broker", "still runs, and closes the device nodes again");
+        left.push(error.hint("stop it, and run tranche system prepare-removal again"));
+    }
+    Ok(left)
 }

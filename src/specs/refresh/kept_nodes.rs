@@ -26,6 +26,7 @@ pub(super) fn keep(
             host: &options.at.host,
             state_dir: &place.state_dir,
             accounts: &accounts,
+            starting: &[],
         };
         let mut wrong = Vec::new();
         if options.at.host.is_here() && Enforcement::on(&options.at.host, plan.access)? == Enforcement::InForce {
