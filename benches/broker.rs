@@ -131,6 +131,7 @@ fn main() {
     let top = top.unwrap();
     let state_dir = top.path().join("state");
     let options = ServeOptions {
+        host: tranche_host::examine::HostOptions::default(),
         refresh: Vec::new(),
         state_dir: state_dir.clone(),
         policy: PolicyOptions::of(None, None, &state_dir),

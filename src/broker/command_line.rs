@@ -200,6 +200,7 @@ impl BrokerOptions {
             state_dir: state_dir.to_owned(),
             policy: self.at.policy.clone(),
             spec_dir: std::path::absolute(&self.spec_dir).about(self.spec_dir.display(), "is not valid")?,
+            host: self.at.host.clone(),
             refresh: self.at.arguments(),
             accounts: AccountSources::default(),
             idle,

@@ -24,6 +24,7 @@ mod peer;
 mod program;
 mod queue;
 mod quota;
+mod runs_as;
 mod signals;
 mod socket;
 mod status;
@@ -55,6 +56,7 @@ use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Result, line};
 use tranche_core::ledger::Calendar;
 use tranche_core::ledger::Claim;
+use tranche_host::examine::HostOptions;
 use tranche_protocol::Request;
 use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::claim_spec;
@@ -72,6 +74,8 @@ pub struct ServeOptions {
     pub policy: PolicyOptions,
     /// Where the specifications of users' claims are written.
     pub spec_dir: PathBuf,
+    /// The machine whose device nodes are kept.
+    pub host: HostOptions,
     /// The arguments of `tranche cdi refresh`, where none was made before.
     pub refresh: Vec<OsString>,
     /// Where users and their subordinate uids are listed.
@@ -306,6 +310,8 @@ impl Door<'_> {
                 None if self.commands.limits_time() => idle,
                 // It tells those who hold what is reserved, and ends them where the policy says so.
                 None if Calendar::read(self.state_dir).is_ok_and(|calendar| !calendar.times.is_empty()) => idle,
+                // It closes nodes again when those who hold something have ended.
+                None if self.commands.nodes(&[]).has_openers() => idle,
                 // Instances that were made on demand are destroyed by this process.
                 None if OnDemandInstances::read(self.state_dir).is_ok_and(|all| all.made.is_empty()) => {
                     return Look::End;

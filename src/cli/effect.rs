@@ -58,6 +58,8 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("system create-device-nodes", Effect::Machine),
     ("system create-dev-char-symlinks", Effect::Machine),
     ("system prepare-removal", Effect::Machine),
+    ("system protect", Effect::Machine),
+    ("system unprotect", Effect::Machine),
     ("assert", Effect::Nothing),
     ("apply", Effect::Machine),
     ("checkpoint", Effect::Nothing),

@@ -1,9 +1,11 @@
-//! `tranche system`: the driver's device nodes, the links in `/dev/char` that lead to them, and the removal of tranche.
+//! `tranche system`: the driver's device nodes, who may open them, the links in `/dev/char` that lead to them, and the
+//! removal of tranche.
 
 mod create_dev_char_symlinks;
 mod create_device_nodes;
 mod modules;
 mod prepare_removal;
+mod protect;
 
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
@@ -11,15 +13,20 @@ use std::path::Path;
 use std::process::ExitCode;
 use tranche_core::error::Error;
 use tranche_host::examine::{self, HostOptions};
-use tranche_host::{Roots, driver_params};
 use tranche_plan::inventory::{Inventory, Source};
-use tranche_specs::device_files::{FileOwner, NodeSet, nodes};
+use tranche_plan::policy::Access;
+use tranche_specs::device_files::{NodeSet, make_missing, nodes};
+use tranche_state::access::{self, Enforcement, KeptNodes};
+use tranche_state::accounts::{AccountSources, Accounts};
+use tranche_state::planning::{self, PlanOptions};
 
 #[derive(clap::Subcommand)]
 pub(super) enum Verb {
     CreateDeviceNodes(create_device_nodes::Args),
     CreateDevCharSymlinks(create_dev_char_symlinks::Args),
     PrepareRemoval(Box<prepare_removal::Args>),
+    Protect(Box<protect::ProtectArgs>),
+    Unprotect(Box<protect::UnprotectArgs>),
 }
 
 pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
@@ -27,6 +34,8 @@ pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::CreateDeviceNodes(args) => create_device_nodes::run(args),
         Verb::CreateDevCharSymlinks(args) => create_dev_char_symlinks::run(args),
         Verb::PrepareRemoval(args) => prepare_removal::run(args),
+        Verb::Protect(args) => protect::protect(args),
+        Verb::Unprotect(args) => protect::unprotect(args),
     }
 }
 
@@ -86,29 +95,43 @@ impl WithNodes {
     }
 }
 
-/// Makes the nodes of `set` that do not exist.
+/// Makes the nodes of `set` that do not exist. Where the policy closes nodes, all get the lists that follow from the
+/// ledger.
 ///
 /// Without the control node NVML does not answer, and it makes none here: the process that asks it has no right to.
 /// What it alone knows of, such as the capabilities of MIG, follows when it has been asked again.
 ///
 /// # Errors
 /// Returns the errors of [`examine()`], or one if the module's parameters cannot be read.
-fn make_nodes(host: &HostOptions, set: NodeSet) -> Result<WithNodes> {
-    let owner = FileOwner::parse(&driver_params(&Roots::new(&host.roots)?)?);
+fn make_nodes(options: &PlanOptions, set: NodeSet) -> Result<WithNodes> {
+    let accounts = Accounts::new(AccountSources::default());
+    let kept = KeptNodes {
+        host: &options.host,
+        state_dir: &options.state_dir,
+        accounts: &accounts,
+        starting: &[],
+    };
+    // A policy that cannot be read may close them.
+    let policy = planning::policy_in_force(&options.policy, &options.state_dir);
+    let wanted = policy.as_ref().map_or(Access::Enforce, |policy| policy.access);
+    let is_closed = Enforcement::on(&options.host, wanted)? == Enforcement::InForce;
+    let params = access::params(&options.host)?;
     let mut made = BTreeSet::new();
     loop {
-        let (inventory, mut wrong) = examine(host)?;
-        let before = made.len();
-        for file in nodes(&inventory, set).iter().filter(|file| !file.node.present) {
-            match file.make(owner) {
-                Ok(()) => {
-                    made.insert(file.node.host.as_str().to_owned());
-                }
-                Err(error) => wrong.push(error),
-            }
+        let (inventory, mut wrong) = examine(&options.host)?;
+        let (new, errors) = make_missing(&inventory, set, params, is_closed);
+        wrong.extend(errors);
+        let is_last = inventory.source == Source::Nvml || new.is_empty();
+        made.extend(new.into_iter().map(|path| path.as_str().to_owned()));
+        if !is_last {
+            continue;
         }
-        if inventory.source == Source::Nvml || made.len() == before {
-            return Ok(WithNodes { inventory, made, wrong });
+        if is_closed {
+            let lists = policy
+                .and_then(|policy| tranche_plan::share::plan(&policy, &inventory))
+                .and_then(|plan| kept.keep(&inventory, &plan));
+            wrong.extend(lists.unwrap_or_else(|error| vec![error]));
         }
+        return Ok(WithNodes { inventory, made, wrong });
     }
 }

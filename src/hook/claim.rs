@@ -42,7 +42,9 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     })?;
     if !is_root_of_the_machine() {
         // It cannot write root's ledger, and must not hold its lock.
-        return broker::enter(&call, container, pid);
+        // A configuration that cannot be read costs a process that is not the user its access to nodes, and no start.
+        let user = neighbours::config(&state).ok().map(|config| config.user);
+        return broker::enter(&call, container, pid, user);
     }
     if !call.nodes.is_empty() {
         neighbours::check(&state, &call)?;

@@ -55,8 +55,8 @@ pub use programs::{Unusable, UnusableProgram};
 pub use room::{Lack, NoRoom};
 pub use rootless::{IdMaps, PowerlessProgram};
 pub use subject::{
-    BrokerCondition, DaemonCondition, DoctorSubject, FoundDaemon, FoundError, LedgerFacts, MpsFacts, PolicyFacts,
-    SharedUse,
+    AccessFacts, BrokerCondition, DaemonCondition, DoctorSubject, FoundDaemon, FoundError, LedgerFacts, MpsFacts,
+    PolicyFacts, SharedUse,
 };
 pub use trust::{OtherWriter, Replaceable, Trusted};
 

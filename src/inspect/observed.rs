@@ -31,6 +31,7 @@ use tranche_plan::host_file::{self, HostFile, HostFileError};
 use tranche_plan::idle::Idleness;
 use tranche_plan::policy::UserPolicy;
 use tranche_protocol::StatusRequest;
+use tranche_state::access::Enforcement;
 use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::controlled::DaemonState;
 use tranche_state::held::names::DeviceNames;
@@ -95,6 +96,8 @@ pub struct Observed {
     pub not_held: Vec<MeasuredHere>,
     /// Whether host.json describes the host.
     pub host_file: HostFileRow,
+    /// Whether device nodes are closed to users without a claim, as far as this user can see.
+    pub access: Enforcement,
     /// What differs from the expected state.
     pub deviations: Vec<Deviation>,
     /// What could not be read, apart from books.
@@ -190,6 +193,7 @@ impl Observed {
     /// Returns an error if the ledger or a root of the host cannot be read at all.
     pub fn look(options: &ObserveOptions, with_gpus: bool) -> Result<Self> {
         let (host_file, file) = host_file(&options.state_dir);
+        let access = file.as_ref().map(|file| file.plan.access).unwrap_or_default();
         let users = file.as_ref().map(|file| file.plan.users.clone());
         let names = file.map_or_else(DeviceNames::default, |file| DeviceNames::new(file.inventory, file.plan));
         let mut observed = Self {
@@ -205,6 +209,10 @@ impl Observed {
             daemons: Vec::new(),
             not_held: Vec::new(),
             host_file,
+            access: match options.host.inventory {
+                None => Enforcement::on(&options.host, access)?,
+                Some(_) => Enforcement::Off,
+            },
             deviations: Vec::new(),
             problems: Vec::new(),
             written: None,

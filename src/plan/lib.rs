@@ -14,6 +14,7 @@
 //! | [`sources`] | opens an inventory from a file, standard input or the built-in ones |
 //! | [`policy`] | the configuration file: how devices are shared |
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
+//! | [`access`] | who may open which device node |
 //! | [`guarded`] | devices that a container gets only with a claim, by their device numbers |
 //! | [`hold`] | what users hold for longer than the policy lets them |
 //! | [`idle`] | for how long what users hold has done nothing |
@@ -29,6 +30,7 @@
 //! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
 //! | [`engines`] | what tranche knows of each engine |
 
+pub mod access;
 pub mod advise;
 pub mod calendar;
 pub mod cdi;

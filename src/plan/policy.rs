@@ -4,6 +4,7 @@
 //! inventory. The form is that of NVIDIA's k8s-device-plugin (`version: v1`) with additional keys. The keys that the
 //! plugin parses and then ignores (`devices`, `rename`) have an effect here.
 
+mod access;
 mod calendar;
 mod history;
 mod kubernetes;
@@ -13,6 +14,7 @@ pub mod read;
 mod runtime;
 mod users;
 
+pub use access::{Access, Monitors};
 pub use calendar::{CalendarSettings, ClearBy, LongTime};
 pub use history::HistoryTime;
 pub use kubernetes::{Door, KubernetesEntry, KubernetesSection};
@@ -69,6 +71,10 @@ pub struct Policy {
     pub calendar: Option<CalendarSettings>,
     /// For how long it is recorded who held what.
     pub history: HistoryTime,
+    /// Who may open the device nodes of what is shared.
+    pub access: Access,
+    /// Who may open them without a claim.
+    pub monitors: Monitors,
     /// What it says about users other than root.
     pub users: UserPolicy,
     /// What Kubernetes gets.

@@ -32,8 +32,8 @@ pub use strategy::{
 
 use crate::inventory::{Gpu, HostDevice, Inventory};
 use crate::policy::{
-    CalendarSettings, DeviceSet, HistoryTime, Parts, Placement, Policy, Priority, QueueSettings, Quota, ReplicaNames,
-    Split, UserPolicy, WholeDevice,
+    Access, CalendarSettings, DeviceSet, HistoryTime, Monitors, Parts, Placement, Policy, Priority, QueueSettings,
+    Quota, ReplicaNames, Split, UserPolicy, WholeDevice,
 };
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
@@ -70,6 +70,12 @@ pub struct Plan {
     /// For how long it is recorded who held what.
     #[serde(default, skip_serializing_if = "HistoryTime::is_default")]
     pub history: HistoryTime,
+    /// Who may open the device nodes of the devices.
+    #[serde(default, skip_serializing_if = "Access::is_default")]
+    pub access: Access,
+    /// Who may open them without a claim.
+    #[serde(default, skip_serializing_if = "Monitors::is_empty")]
+    pub monitors: Monitors,
     /// What the policy says about users other than root.
     #[serde(default, skip_serializing_if = "UserPolicy::is_empty")]
     pub users: UserPolicy,
@@ -191,6 +197,8 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
         queue: policy.queue,
         calendar: policy.calendar,
         history: policy.history,
+        access: policy.access,
+        monitors: policy.monitors.clone(),
         users: policy.users.clone(),
         notes: resolved.notes,
         warnings: resolved.warnings,

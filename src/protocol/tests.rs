@@ -30,6 +30,7 @@ fn each_command_has_its_fields_and_others_are_ignored() {
             size: size.map(|size| size.parse().unwrap()),
             container: name.clone(),
             pid: 77,
+            user: None,
             wait: WaitTime::default(),
         })
     };
@@ -244,6 +245,7 @@ fn what_a_program_sends_is_what_the_broker_reads() {
                 size: size.map(|size| size.parse().unwrap()),
                 container: container.clone(),
                 pid: 77,
+                user: size.map(|_| 1000),
                 wait: WaitTime::default(),
             };
             assert_eq!(sent(&enter()), Request::Enter(enter()));
@@ -252,6 +254,7 @@ fn what_a_program_sends_is_what_the_broker_reads() {
             let fields = expected.as_object_mut().unwrap();
             fields.extend(field.as_object().unwrap().clone());
             fields.extend(size.map(|size| ("size".to_owned(), json!(size))));
+            fields.extend(size.map(|_| ("user".to_owned(), json!(1000))));
             // What is not said has no field.
             assert_eq!(serde_json::to_value(RequestLine::of(&enter())).unwrap(), expected);
         }

@@ -10,4 +10,4 @@ mod link;
 mod node;
 
 pub use link::{CharLink, LinkChange, links};
-pub use node::{DeviceFile, FileOwner, NodeSet, nodes};
+pub use node::{DeviceFile, NodeSet, make_missing, nodes};

@@ -5,6 +5,7 @@ use sha2::{Digest as _, Sha256};
 use tranche_core::error::{Context, Result};
 use tranche_plan::digest::Digest;
 use tranche_plan::inventory::{DeviceNode, FORMAT, HostNodes, Inventory};
+use tranche_plan::policy::Access;
 use tranche_plan::share::Plan;
 
 /// The digest of everything in `inventory` that a specification can depend on.
@@ -85,13 +86,20 @@ pub fn of_plan(plan: &Plan) -> Result<Digest> {
         queue: _,
         calendar: _,
         history: _,
+        access,
+        monitors: _,
         users: _,
         notes: _,
         warnings: _,
         absent: _,
         kubernetes: _,
     } = plan;
-    of(&(!devices.is_empty()).then_some((devices, whole_device, names, wait)))
+    let shared = (!devices.is_empty()).then_some((devices, whole_device, names, wait));
+    match access {
+        Access::Open => of(&shared),
+        // Specifications then say the modes of nodes in containers.
+        Access::Enforce => of(&(shared, access)),
+    }
 }
 
 /// The digest of `value` as JSON. Equal values of one version of tranche have equal digests.

@@ -8,6 +8,7 @@
 mod changes;
 mod char_links;
 mod found;
+mod kept_nodes;
 mod last;
 mod limit;
 mod options;
@@ -125,6 +126,7 @@ impl<'a> Refresh<'a> {
         }
         let links = options.char_links.as_deref().filter(|_| !dry_run);
         let links = links.map(|dir| (dir, char_links::of(&found.inventory)));
+        let nodes = (!dry_run).then(|| found.inventory.clone());
         let changes = Changes::of(found, options, place)?;
         if let Some(missing) = missing {
             keep_good(&missing, &last, &changes)?;
@@ -136,6 +138,9 @@ impl<'a> Refresh<'a> {
         let report = changes.apply(dry_run)?;
         if let Some((dir, links)) = links {
             char_links::make(dir, &links)?;
+        }
+        if let Some(inventory) = nodes {
+            notes.extend(kept_nodes::keep(&inventory, sharing.as_ref(), options, place));
         }
         if !dry_run && wrong_policy.is_none() {
             let kept = LastPolicy::keep(&options.at.policy, &place.state_dir);

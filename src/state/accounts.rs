@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tranche_core::error::{Error, Result};
 use tranche_core::execute::AsUser;
-use tranche_plan::policy::{UserLimits, UserPolicy, UserRules};
+use tranche_plan::access::MonitorIds;
+use tranche_plan::policy::{Monitors, UserLimits, UserPolicy, UserRules};
 
 /// Who is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,6 +182,28 @@ impl Accounts {
         let groups = groups.filter(|group| self.groups.gid(group, &self.names).is_none());
         let lines = users.chain(groups.map(|group| format!("group {group} was not found on this machine")));
         lines.map(|line| format!("sharing.users: {line}")).collect()
+    }
+
+    /// The numbers of `monitors`, and an error for each that this machine does not have. It asks NSS.
+    pub fn monitors(&self, monitors: &Monitors) -> (MonitorIds, Vec<Error>) {
+        let (mut ids, mut wrong) = (MonitorIds::default(), Vec::new());
+        let about = |error: Error| Error::usage("sharing.monitors", error);
+        for user in &monitors.users {
+            match self.user(user) {
+                Ok(uid) => drop(ids.uids.insert(uid)),
+                Err(error) => wrong.push(about(error)),
+            }
+        }
+        for group in &monitors.groups {
+            let gid = tranche_core::types::decimal(group).or_else(|| self.groups.gid(group, &self.names));
+            match gid {
+                Some(gid) => drop(ids.gids.insert(gid)),
+                None => wrong.push(about(
+                    Error::usage(format!("group {group}"), "not found").hint("name a group of this machine, or a gid"),
+                )),
+            }
+        }
+        (ids, wrong)
     }
 
     /// What a login of the user `uid` begins with; `None` if the user has no account, or if NSS does not answer. It

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`replace`] | replaces a file or a link as a whole |
 //! | [`mutex`] | locks of values that each change leaves complete |
+//! | [`access`] | the device nodes of a machine, closed but for those who hold something |
 //! | [`accounts`] | who is counted when shares and connections are limited |
 //! | [`calendar`] | what is reserved for later, and how that is changed |
 //! | [`out_of_service`] | which devices are out of service, and how they are taken out and put back |
@@ -21,6 +22,7 @@
 //! | [`public_status`] | `status.json`: what every user may know of the shares |
 //! | [`restore_failures`] | layouts of MIG that the last boot could not make |
 
+pub mod access;
 pub mod accounts;
 pub mod calendar;
 pub mod claim_spec;

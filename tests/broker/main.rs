@@ -10,6 +10,7 @@
 
 pub(crate) use tranche_test_support as support;
 
+mod access;
 mod acts;
 mod children;
 mod clock;

@@ -5,7 +5,7 @@ use clap::{Command, CommandFactory};
 use tranche_cli::Arguments;
 
 /// The verbs that change something of this machine.
-const CHANGES: [&str; 20] = [
+const CHANGES: [&str; 22] = [
     "cdi refresh",
     "cdi watch",
     "claim create",
@@ -26,6 +26,8 @@ const CHANGES: [&str; 20] = [
     "bench guard",
     "system create-device-nodes",
     "system prepare-removal",
+    "system protect",
+    "system unprotect",
 ];
 
 /// A change of this machine whose test host has no part of it.

@@ -34,6 +34,7 @@ mod names;
 mod nvidia_keys;
 mod pipe_directories;
 mod policies;
+mod protect;
 mod refresh;
 mod runtime_configure;
 mod support_matrix;

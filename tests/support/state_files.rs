@@ -23,9 +23,10 @@ pub enum Content {
 }
 
 /// The files by their paths in the state directory; those below `kept` outlive a boot. A `*` is any part of a name.
-pub const STATE_FILES: [(&str, Content); 33] = [
+pub const STATE_FILES: [(&str, Content); 34] = [
     ("broker.lock", Content::Empty),
     ("refresh.lock", Content::Empty),
+    ("nodes-closed", Content::Empty),
     ("ledger/lock", Content::Empty),
     ("ledger/kept-was-read", Content::Empty),
     ("ledger/*.claims", Content::Book),

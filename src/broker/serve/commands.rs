@@ -6,18 +6,23 @@ use super::{ServeOptions, entry, kubernetes, mig, on_demand, own, program, times
 use crate::control::MachineControl;
 use crate::facts::{Facts, HostFacts};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tranche_core::broker::{EndClientsRequest, LeaveRequest, MigMakeRequest, PrepareRequest};
 use tranche_core::claims::Claims;
-use tranche_core::error::{Context, Error, Result};
+use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::ledger::InitProcess;
+use tranche_core::ledger::process::Machine;
 use tranche_protocol::{
     CalendarRequest, DraDevicesRequest, GiveUpRequest, ListRequest, MigRestoreRequest, MpsRequest, OffersRequest,
     PolicyRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
 };
+use tranche_state::access::KeptNodes;
 use tranche_state::accounts::Accounts;
+use tranche_state::mutex::lock;
 use tranche_state::public_status::PublicStatus;
 
 /// What requests are answered with.
@@ -31,6 +36,10 @@ pub(super) struct Commands<'a> {
     wake: &'a UnixStream,
     /// What status.json has.
     pub(super) shown: Mutex<Option<PublicStatus>>,
+    /// The users of the host that starting containers of users will become.
+    pub(super) starting: Mutex<Vec<(InitProcess, u32)>>,
+    /// What was wrong with device nodes when they were kept last.
+    nodes_wrong: Mutex<BTreeSet<String>>,
     /// One layout is applied at a time.
     pub(super) mig: Mutex<()>,
     /// Requests that come at once do not each have all claims in memory: one reads them at a time.
@@ -56,6 +65,8 @@ impl<'a> Commands<'a> {
             accounts,
             wake,
             shown: Mutex::new(None),
+            starting: Mutex::default(),
+            nodes_wrong: Mutex::default(),
             mig: Mutex::new(()),
             reading: Mutex::new(()),
             queue: UserQueue::default(),
@@ -84,10 +95,10 @@ impl<'a> Commands<'a> {
                 owner_alone(peer, "mps")?;
                 self.mps(&request)
             }
-            Request::Enter(request) => entry::enter(self, peer, client, &request),
+            Request::Enter(request) => self.opened(entry::enter(self, peer, client, &request)),
             Request::Leave(LeaveRequest { container }) => entry::leave(self, peer, container),
-            Request::Claim(request) => own::claim(self, peer, client, request),
-            Request::Run(request) => program::run(self, peer, client, &request),
+            Request::Claim(request) => self.opened(own::claim(self, peer, client, request)),
+            Request::Run(request) => self.opened(program::run(self, peer, client, &request)),
             Request::Release(ReleaseRequest { what, force }) => own::release(self, peer, &what, force),
             Request::List(ListRequest {}) => own::list(self, peer),
             Request::Status(StatusRequest {}) => {
@@ -167,6 +178,39 @@ impl<'a> Commands<'a> {
         self.host.now()
     }
 
+    /// The device nodes of the machine, with what is known of containers that start.
+    pub(super) fn nodes<'n>(&'n self, starting: &'n [(InitProcess, u32)]) -> KeptNodes<'n> {
+        KeptNodes {
+            starting,
+            host: &self.options.host,
+            state_dir: self.state_dir(),
+            accounts: self.accounts,
+        }
+    }
+
+    /// Gives the device nodes the lists that follow from the ledger. What is wrong is logged once, while it lasts.
+    pub(super) fn keep_nodes(&self) {
+        let Ok(facts) = self.facts() else { return };
+        let starting = {
+            let mut starting = lock(&self.starting);
+            starting.retain(|(init, _)| is_alive(init));
+            starting.clone()
+        };
+        let kept = self.nodes(&starting).keep(&facts.inventory, &facts.plan);
+        let wrong = kept.unwrap_or_else(|error| vec![error]);
+        let wrong: BTreeSet<String> = wrong.iter().map(|error| line(error)).collect();
+        let before = std::mem::replace(&mut *lock(&self.nodes_wrong), wrong.clone());
+        wrong.difference(&before).for_each(|line| tracing::warn!("{line}"));
+    }
+
+    /// `granted`, when the user who has it may open its nodes.
+    fn opened(&self, granted: Result<Value>) -> Result<Value> {
+        if granted.is_ok() {
+            self.keep_nodes();
+        }
+        granted
+    }
+
     /// Whether the policy limits for how long users may hold something.
     pub(super) fn limits_time(&self) -> bool {
         self.facts().is_ok_and(|facts| facts.plan.users.limits_time())
@@ -180,6 +224,12 @@ impl<'a> Commands<'a> {
     pub(super) fn claims(&self, peer: &BrokerClient) -> Result<Claims> {
         peer.caller().claims(self.state_dir())
     }
+}
+
+/// Whether the process with the number of `init` is still it.
+fn is_alive(init: &InitProcess) -> bool {
+    let now = Machine::here().and_then(|machine| machine.process(init.pid));
+    now.is_ok_and(|now| now.start == init.start)
 }
 
 fn owner_alone(peer: &BrokerClient, command: &str) -> Result<()> {

@@ -7,7 +7,7 @@ use super::commands::Commands;
 use super::peer::BrokerClient;
 use super::queue::{UserAttempt, WaitOptions};
 use super::quota::ClientQuota;
-use super::times;
+use super::{runs_as, times};
 use crate::verbs::refusal::{entry_refused, refuse_mps};
 use serde_json::{Value, json};
 use std::os::unix::net::UnixStream;
@@ -46,6 +46,10 @@ pub(super) fn enter(
     let subject = subject(peer, request, plan, split)?;
     let object = object(split, &request.subject);
     let process = peer.init(request.pid, &Machine::here()?)?;
+    let other_user = runs_as::other_user(commands, peer, &process, request.user)?;
+    if let Some(uid) = other_user {
+        commands.expect(&process, uid);
+    }
     let holder = Holder::Rootless {
         user: peer.uid,
         name: request.container.clone(),

@@ -140,6 +140,7 @@ impl Scene {
         let socket = Socket::open(self.top.path())?;
         thread::scope(|threads| {
             let options = ServeOptions {
+                host: HostOptions::default(),
                 refresh: Vec::new(),
                 state_dir: self.top.path().to_owned(),
                 policy: PolicyOptions::of(None, None, self.top.path()),

@@ -24,6 +24,7 @@ pub(super) fn run(commands: &Commands<'_>, mut woken: &UnixStream) {
     };
     loop {
         let next = commands.control.tick().unwrap_or(LONGEST).min(LONGEST);
+        commands.keep_nodes();
         if let Err(error) = on_demand::destroy_idle(commands) {
             tracing::warn!("{}", line(&error));
         }

@@ -1,9 +1,8 @@
 //! `tranche system create-dev-char-symlinks`.
 
 use super::{WithNodes, make_nodes, modules};
-use crate::look::LookArgs;
 use crate::out;
-use crate::place::HostArgs;
+use crate::sharing::SharingArgs;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,23 +31,21 @@ pub(crate) struct Args {
     #[arg(long, env = "DRY_RUN")]
     dry_run: bool,
     #[command(flatten)]
-    at: HostArgs,
-    #[command(flatten)]
-    how: LookArgs,
+    at: SharingArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let host = args.at.options(&args.how);
+    let options = args.at.options();
     if args.load_kernel_modules {
-        for command in modules::load(args.at.driver_root.as_deref(), args.dry_run)? {
+        for command in modules::load(options.host.roots.driver_root.as_deref(), args.dry_run)? {
             out::note(command);
         }
     }
     let WithNodes {
         inventory, mut wrong, ..
     } = match args.create_device_nodes && !args.dry_run {
-        true => make_nodes(&host, NodeSet::All)?,
-        false => WithNodes::without_making(&host)?,
+        true => make_nodes(&options, NodeSet::All)?,
+        false => WithNodes::without_making(&options.host)?,
     };
     let directory = std::path::absolute(&args.dev_char_path)?;
     if !args.dry_run {
@@ -75,7 +72,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if wanted.is_empty() && wrong.is_empty() {
         let error = Error::new(
             tranche_core::error::Kind::Nothing,
-            args.at.dev_root.clone().unwrap_or_else(|| "/dev".into()).display(),
+            options
+                .host
+                .roots
+                .dev_root
+                .clone()
+                .unwrap_or_else(|| "/dev".into())
+                .display(),
             "has no device node of the driver",
         );
         bail!(error.hint("load the driver's modules, and run tranche system create-device-nodes"));

@@ -1,9 +1,8 @@
 //! `tranche system create-device-nodes`.
 
 use super::{WithNodes, make_nodes, modules};
-use crate::look::LookArgs;
 use crate::out;
-use crate::place::HostArgs;
+use crate::sharing::SharingArgs;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -29,9 +28,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    at: HostArgs,
-    #[command(flatten)]
-    how: LookArgs,
+    at: SharingArgs,
 }
 
 /// A node, as `--json` prints it.
@@ -57,9 +54,9 @@ impl<'a> MadeNode<'a> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let host = args.at.options(&args.how);
+    let options = args.at.options();
     if args.load_kernel_modules {
-        for command in modules::load(args.at.driver_root.as_deref(), args.dry_run)? {
+        for command in modules::load(options.host.roots.driver_root.as_deref(), args.dry_run)? {
             out::note(command);
         }
     }
@@ -68,8 +65,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         false => NodeSet::All,
     };
     let WithNodes { inventory, made, wrong } = match args.dry_run {
-        true => WithNodes::without_making(&host)?,
-        false => make_nodes(&host, set)?,
+        true => WithNodes::without_making(&options.host)?,
+        false => make_nodes(&options, set)?,
     };
     let files = nodes(&inventory, set);
     let report: Vec<_> = files.iter().map(|file| MadeNode::of(file, &made)).collect();

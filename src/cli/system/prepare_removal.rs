@@ -7,6 +7,7 @@ mod devices;
 mod hook_files;
 mod specifications;
 
+use super::protect;
 use crate::place::{SpecDirArgs, TmpfilesArgs};
 use crate::sharing::SharingArgs;
 use crate::{out, runtime};
@@ -23,7 +24,8 @@ use tranche_state::planning::pipe_directories;
 /// Prepare this machine for the removal of tranche: restore engines' files, remove specifications, end what is unused
 ///
 /// Takes back what tranche wrote into the configuration files of engines, removes the specifications that it wrote,
-/// stops the MPS daemons that no container uses, and puts their devices back as they were. Says on standard error what
+/// opens the device nodes that tranche system protect has closed, stops the MPS daemons that no container uses, and
+/// puts their devices back as they were. Says on standard error what
 /// still runs, which files it could not restore and how that is done by hand, and which other files name a program of
 /// tranche; the exit code is 4 then. The packages of tranche run this before they are removed.
 #[derive(Debug, clap::Args)]
@@ -54,6 +56,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     for file in files.iter().filter(|file| file.symlink_metadata().is_ok()) {
         failed.extend(remove(file, args.dry_run).err());
     }
+    match protect::open_for_removal(&options, args.dry_run) {
+        Ok(wrong) => failed.extend(wrong),
+        Err(error) => failed.push(error),
+    }
     let mut remaining = Vec::new();
     // What cannot be read keeps the rest from nothing: the package is removed all the same.
     match devices::put_back(&options, args.dry_run) {
@@ -80,7 +86,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(out::complain_all(remaining.iter().chain(&failed)))
 }
 
-fn remove(file: &Path, dry_run: bool) -> Result<(), Error> {
+pub(super) fn remove(file: &Path, dry_run: bool) -> Result<(), Error> {
     if dry_run {
         out::note(format_args!("{}: would be removed", file.display()));
         return Ok(());

@@ -32,6 +32,8 @@ pub struct Config {
     pub mounts: Arc<[RuntimeMount]>,
     /// `process.env`.
     pub environment: Vec<String>,
+    /// `process.user.uid`: the user of the container as whom its process runs.
+    pub user: u32,
     /// `linux.mountLabel`: the SELinux context of what is mounted for the container, where the host has SELinux.
     pub mount_label: Option<String>,
 }
@@ -46,12 +48,14 @@ impl Config {
         let root = raw.root.unwrap_or_default();
         let path = root.path.filter(|path| !path.as_os_str().is_empty());
         let linux = raw.linux.unwrap_or_default();
+        let process = raw.process.unwrap_or_default();
         Ok(Config {
             root: path.ok_or_else(|| Error::failed("config.json", "has no root.path"))?,
             read_only: root.readonly.unwrap_or(false),
             devices: collected(linux.devices),
             mounts: collected(raw.mounts),
-            environment: raw.process.unwrap_or_default().env.unwrap_or_default(),
+            environment: process.env.unwrap_or_default(),
+            user: process.user.unwrap_or_default().uid.unwrap_or_default(),
             mount_label: linux.mount_label.filter(|label| !label.is_empty()),
         })
     }
@@ -103,6 +107,12 @@ struct ConfigJson<'a> {
 #[derive(Default, Deserialize)]
 struct ProcessJson {
     env: Option<Vec<String>>,
+    user: Option<UserJson>,
+}
+
+#[derive(Default, Deserialize)]
+struct UserJson {
+    uid: Option<u32>,
 }
 
 #[derive(Default, Deserialize)]

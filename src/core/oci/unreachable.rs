@@ -71,6 +71,7 @@ fn config(root: &Mounted, table: &MountTable) -> Config {
         devices: Vec::new(),
         mounts: mounts.collect(),
         environment: Vec::new(),
+        user: 0,
         mount_label: root.label(),
     }
 }

@@ -37,8 +37,9 @@ pub(super) fn prepare(call: &ClaimCall) -> Result<()> {
     refused(send(&request, state_dir, patience), state_dir, &call.label, what)
 }
 
-/// Lets the broker enter a container of this user's engine, whose init is `pid`.
-pub(super) fn enter(call: &ClaimCall, container: ContainerName, pid: u32) -> Result<()> {
+/// Lets the broker enter a container of this user's engine, whose init is `pid`, and whose process will run as `user`
+/// of the container.
+pub(super) fn enter(call: &ClaimCall, container: ContainerName, pid: u32, user: Option<u32>) -> Result<()> {
     let (subject, size) = match &call.subject {
         Subject::Part(Part::Whole, _) => (EnterSubject::Part(Part::Whole), None),
         Subject::Part(part, size) => (EnterSubject::Part(part.clone()), Some(*size)),
@@ -50,6 +51,7 @@ pub(super) fn enter(call: &ClaimCall, container: ContainerName, pid: u32) -> Res
         size,
         container,
         pid,
+        user,
         wait: call.wait,
     };
     let what = "containers of a user's own engine get shares from the broker";

@@ -21,9 +21,7 @@ const GPU_MINORS: u32 = 248;
 
 /// Refuses a container that gets the node of another GPU or MIG device than the share's own.
 pub(super) fn check(state: &State, call: &ClaimCall) -> Result<()> {
-    let file = OsStr::new("config.json");
-    let bytes = HostDirectory::open(&state.bundle).and_then(|bundle| bundle.read(file, CONFIG_LIMIT));
-    let config = Config::parse(&bytes.about(state.bundle.join(file).display(), "cannot be read")?)?;
+    let config = config(state)?;
     let own = own(&call.nodes, &config)?;
     for device in &config.devices {
         if let Some(number) = device.character {
@@ -36,6 +34,13 @@ pub(super) fn check(state: &State, call: &ClaimCall) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The configuration in the bundle of the container.
+pub(super) fn config(state: &State) -> Result<Config> {
+    let file = OsStr::new("config.json");
+    let bytes = HostDirectory::open(&state.bundle).and_then(|bundle| bundle.read(file, CONFIG_LIMIT));
+    Config::parse(&bytes.about(state.bundle.join(file).display(), "cannot be read")?)
 }
 
 /// The numbers of the share's own nodes, and the majors by which other devices are recognised.

@@ -39,6 +39,12 @@ tranche_core::types::words! {
         LinkBlocked = "link-blocked",
         /// Every user may open the device nodes.
         NodesOpen = "nodes-open",
+        /// The policy closes device nodes, and the driver opens them again.
+        AccessNotInForce = "access-not-in-force",
+        /// logind changes the lists of device nodes.
+        AccessOfSeats = "access-of-seats",
+        /// Users can open closed device nodes through docker.
+        AccessByDocker = "access-by-docker",
         /// Programs load a library of another driver than the host's.
         LibrariesMixed = "libraries-mixed",
         /// GPUs are joined by NVSwitch, and its daemon does not run.

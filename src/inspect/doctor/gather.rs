@@ -1,5 +1,6 @@
 //! Gathers what the checks look at.
 
+mod access;
 mod daemons;
 mod engine_files;
 mod file_system;
@@ -43,6 +44,7 @@ use tranche_specs::device_files::{NodeSet, nodes};
 use tranche_specs::digests;
 use tranche_specs::generate::stale;
 use tranche_specs::installed::EngineDirs;
+use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::held::{books, earlier, root_only};
 use tranche_state::planning::own_hook;
 use tranche_state::planning::{self, PlanOptions};
@@ -104,7 +106,9 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         views: &engine_files,
         programs: &programs.paths(&machine),
     };
+    let access = access::of(at, plan.as_ref(), &inventory);
     Ok(DoctorSubject {
+        access: access?,
         replaceable: trust::replaceable(&named),
         unusable_programs: programs.unusable(&machine),
         without_room: machine.is_here.then(|| file_system::without_room(written(&machine))),
@@ -180,6 +184,12 @@ fn policy(machine: &Machine, inventory: &Inventory) -> (PolicyFacts, Option<Plan
         }
     };
     facts.warnings = read.warnings;
+    if machine.is_here {
+        let monitors = Accounts::new(AccountSources::default())
+            .monitors(&read.policy.monitors)
+            .1;
+        facts.warnings.extend(monitors.iter().map(|error| line(error)));
+    }
     facts.makes_instances = read.policy.mig_on_demand.is_some();
     facts.entries = read.policy.splits.len();
     // Where no device is shared, none is placed.

@@ -1,7 +1,8 @@
 //! Whether every user of the host may open the device nodes, past the ledger.
 
-use super::{Diagnosis, DoctorSubject, Finding};
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use tranche_core::text::some;
+use tranche_state::access::Enforcement;
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     if subject.policy.devices == 0 {
@@ -19,14 +20,59 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         .filter(|(_, mode)| mode & 0o006 != 0)
         .map(|(node, _)| node.host.to_string())
         .collect();
-    match open.is_empty() {
-        true => vec![Diagnosis::good("only their owner and group may open them")],
-        false => vec![Diagnosis::advice(
+    let access = &subject.access;
+    let open_to_all = format!("open to every user: {}", some(&open));
+    let why = "a user can use a GPU without a claim, so the ledger binds only those who ask it";
+    let mut found = Vec::new();
+    match access.enforcement {
+        Enforcement::NotInForce => found.push(Diagnosis::wrong(
+            Finding::AccessNotInForce,
+            format!("{open_to_all}, although the policy says access: enforce"),
+            "the driver's module was loaded without NVreg_ModifyDeviceFiles=0, so each start of CUDA opens the nodes again",
+            match access.has_option {
+                false => Fix::command("tranche system protect"),
+                true => Fix::by_hand(
+                    "restart the machine; if its initramfs has the module, run update-initramfs -u or dracut -f first",
+                ),
+            },
+        )),
+        // Those of GPUs that the policy does not share stay open.
+        Enforcement::InForce if !access.open.is_empty() => found.push(Diagnosis::wrong(
             Finding::NodesOpen,
-            format!("open to every user: {}", some(&open)),
-            "a user can use a GPU without a claim, so the ledger binds only those who ask it",
-            "tranche top shows the processes on each GPU; the option NVreg_DeviceFileMode=0660 of the driver is no answer \
-             by itself, because it applies to /dev/nvidiactl as well, without which nobody can use any GPU (docs/how-to/team.md)",
-        )],
+            format!("open to every user: {}", some(&access.open)),
+            why,
+            Fix::safe(&["cdi", "refresh"]),
+        )),
+        Enforcement::Off if !open.is_empty() => found.push(Diagnosis::advice(
+            Finding::NodesOpen,
+            open_to_all,
+            why,
+            "tranche top shows the processes on each GPU; sharing.access: enforce and tranche system protect close the nodes \
+             (docs/how-to/team.md); the option NVreg_DeviceFileMode=0660 of the driver is no answer by itself, because it \
+             applies to /dev/nvidiactl as well, without which nobody can use any GPU",
+        )),
+        Enforcement::InForce => found.push(Diagnosis::good("closed to users without a claim")),
+        Enforcement::Off => found.push(Diagnosis::good("only their owner and group may open them")),
     }
+    if access.enforcement == Enforcement::Off {
+        return found;
+    }
+    if let Some(seat) = &access.seat {
+        let why = "users lose the devices that they hold";
+        found.push(Diagnosis::wrong(
+            Finding::AccessOfSeats,
+            &seat.found,
+            why,
+            seat.fix_or("remove the rule of udev that sets the tag"),
+        ));
+    }
+    if !access.docker.is_empty() {
+        found.push(Diagnosis::advice(
+            Finding::AccessByDocker,
+            format!("members of the group docker: {}", some(&access.docker)),
+            "they can start containers of root with every device, so that closed nodes do not bind them",
+            "give them rootless podman or docker, and remove them from the group",
+        ));
+    }
+    found
 }

@@ -13,6 +13,7 @@ use tranche_plan::cdi::{Problem, ProblemKind};
 use tranche_plan::engines::{Engine, FoundEngine};
 use tranche_plan::host_file::{HostFile, HostFileError};
 use tranche_plan::inventory::{Degraded, Inventory, Warning, WarningKind};
+use tranche_state::access::Enforcement;
 
 /// Everything that the checks look at, gathered once.
 #[derive(Debug)]
@@ -71,6 +72,8 @@ pub struct DoctorSubject {
     pub engine_files: Vec<(Engine, Result<EngineView, FoundError>)>,
     /// Files that `tranche runtime configure` does not change, each with the reason.
     pub unchangeable: Vec<(Engine, FoundError)>,
+    /// Who may open device nodes.
+    pub access: AccessFacts,
     /// The broker.
     pub broker: BrokerCondition,
     /// The socket of the broker, if only root can use it, and its mode.
@@ -225,6 +228,21 @@ pub struct SharedUse {
     pub beyond_promise: Vec<String>,
     /// Why this could not be determined.
     pub unknown: Option<FoundError>,
+}
+
+/// How device nodes are closed to users without a claim.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccessFacts {
+    /// Whether they are.
+    pub enforcement: Enforcement,
+    /// Whether the driver's module gets the option that leaves nodes alone when it is loaded.
+    pub has_option: bool,
+    /// The nodes that should be closed and are open to every user.
+    pub open: Vec<String>,
+    /// Why logind opens and closes nodes too.
+    pub seat: Option<FoundError>,
+    /// The members of the group `docker`, whose containers have every device that they ask for.
+    pub docker: Vec<String>,
 }
 
 /// What the ledger has.

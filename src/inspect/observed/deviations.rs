@@ -7,6 +7,7 @@ use serde::Serialize;
 use tranche_core::types::Strategy;
 use tranche_plan::inventory::ComputeMode;
 use tranche_plan::share::Method;
+use tranche_state::access::Enforcement;
 use tranche_state::controlled::DaemonState;
 use tranche_state::held::{Held, span};
 
@@ -44,6 +45,8 @@ pub enum DeviationKind {
     Daemon,
     /// host.json does not describe the host.
     HostFile,
+    /// The policy closes device nodes, and the driver opens them again.
+    AccessNotInForce,
 }
 
 impl DeviationKind {
@@ -60,6 +63,7 @@ impl DeviationKind {
             Self::IdleTooLong => "idle-too-long",
             Self::Daemon => "daemon",
             Self::HostFile => "host-file",
+            Self::AccessNotInForce => "access-not-in-force",
         }
     }
 }
@@ -107,6 +111,14 @@ pub(super) fn find(observed: &Observed) -> Vec<Deviation> {
             device: None,
             kind: DeviationKind::HostFile,
             text: text.clone(),
+        });
+    }
+    if observed.access == Enforcement::NotInForce {
+        found.push(Deviation {
+            device: None,
+            kind: DeviationKind::AccessNotInForce,
+            text: "the policy says access: enforce, and every user can open the device nodes; see tranche doctor"
+                .to_owned(),
         });
     }
     found

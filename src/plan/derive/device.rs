@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::hook::by_path_of_device;
-use super::node::{ANYBODY, READ_ONLY, add};
+use super::node::{ANYBODY, READ_ONLY, add, add_of_device};
 use crate::edits::Edits;
 use crate::inventory::HostDevice;
 use tranche_core::types::MigProfile;
@@ -14,10 +14,10 @@ use tranche_core::types::MigProfile;
 pub(super) fn edits(device: HostDevice<'_>, options: &Options) -> Option<Edits> {
     let HostDevice { gpu, mig } = device;
     let mut edits = Edits::default();
-    add(&mut edits, gpu.node.as_ref()?, ANYBODY, options);
+    add_of_device(&mut edits, gpu.node.as_ref()?, ANYBODY, options);
     if let Some(mig) = mig {
-        add(&mut edits, mig.gpu_instance_cap.as_ref()?, READ_ONLY, options);
-        add(&mut edits, mig.compute_instance_cap.as_ref()?, READ_ONLY, options);
+        add_of_device(&mut edits, mig.gpu_instance_cap.as_ref()?, READ_ONLY, options);
+        add_of_device(&mut edits, mig.compute_instance_cap.as_ref()?, READ_ONLY, options);
     }
     // The DRI nodes belong to the whole GPU, and of its instances only those that can draw need them.
     let can_draw = mig.is_none_or(|mig| mig.profile.as_ref().is_some_and(MigProfile::has_graphics));

@@ -3,6 +3,7 @@
 use super::Options;
 use crate::edits::{Edits, NodeEdit};
 use crate::inventory::DeviceNode;
+use crate::policy::Access;
 
 /// Permission bits for a node that the driver has not created yet.
 #[derive(Clone, Copy)]
@@ -41,5 +42,17 @@ pub(super) fn add(edits: &mut Edits, node: &DeviceNode, absent: AbsentMode, opti
         && !open_to_all
     {
         edits.additional_gids.insert(gid);
+    }
+}
+
+/// As [`add`], for a node that the policy may close on the host. In a container that has the device, it is open to
+/// every user; without the permission bits, engines copy those of the host.
+pub(super) fn add_of_device(edits: &mut Edits, node: &DeviceNode, absent: AbsentMode, options: &Options) {
+    add(edits, node, absent, options);
+    let access = options.sharing.as_ref().map(|sharing| sharing.plan.access);
+    if access == Some(Access::Enforce)
+        && let Some(edit) = edits.nodes.get_mut(&node.container)
+    {
+        edit.mode = Some(absent.0);
     }
 }

@@ -12,6 +12,8 @@ pub fn other_settings(before: &Plan, after: &Plan, difference: &Difference<'_>) 
         ("sharing.quota", before.quota == after.quota),
         ("sharing.queue", before.queue == after.queue),
         ("sharing.calendar", before.calendar == after.calendar),
+        ("sharing.access", before.access == after.access),
+        ("sharing.monitors", before.monitors == after.monitors),
         ("sharing.users", before.users == after.users),
         ("kubernetes", before.kubernetes == after.kubernetes),
     ];

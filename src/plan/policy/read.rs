@@ -496,6 +496,14 @@ mod tests {
                 "c.yaml:2:22: enforcement: \"v3\" is unknown; write auto or v2",
             ),
             (
+                "sharing:\n  access: closed",
+                "c.yaml:2:11: access: \"closed\" is unknown; write open or enforce",
+            ),
+            (
+                "sharing:\n  monitors: {user: [101]}",
+                "c.yaml:2:14: \"user\" is unknown in sharing.monitors; did you mean users?",
+            ),
+            (
                 "sharing:\n  wait: soon",
                 "c.yaml:2:9: wait: \"soon\": not a time to wait like 30s, 5m or 1h30m, of at most 7 days",
             ),

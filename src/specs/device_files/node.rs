@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::types::HostPath;
+use tranche_plan::access::NodeParams;
 use tranche_plan::inventory::{DeviceNode, Inventory};
 
 /// The nodes of a host that are meant.
@@ -26,6 +27,8 @@ pub struct DeviceFile<'a> {
     pub node: &'a DeviceNode,
     /// The permission bits that it gets if it is made; `None` for those of the driver's parameters.
     pub mode: Option<u32>,
+    /// The permission bits that it gets if it is made on a machine that closes nodes to users without a claim.
+    pub closed: u32,
 }
 
 /// The nodes in `inventory`, by path. A node whose numbers are unknown is not among them.
@@ -35,14 +38,18 @@ pub fn nodes(inventory: &Inventory, set: NodeSet) -> Vec<DeviceFile<'_>> {
     const READABLE: Option<u32> = Some(0o444);
     const ONLY_ROOT: Option<u32> = Some(0o400);
     let host = &inventory.nodes;
-    let control = host.control.iter().map(|control| (&control.node, None));
-    let gpus = inventory.gpus.iter().filter_map(|gpu| Some((gpu.node.as_ref()?, None)));
+    // Every user needs those of the driver as a whole (tranche_plan::access).
+    let control = host.control.iter().map(|control| (&control.node, None, 0o666));
+    let gpus = inventory
+        .gpus
+        .iter()
+        .filter_map(|gpu| Some((gpu.node.as_ref()?, None, 0o660)));
     let instances = inventory.mig_devices().flat_map(|(_, mig)| {
         let caps = [&mig.gpu_instance_cap, &mig.compute_instance_cap];
-        caps.into_iter().flatten().map(|node| (node, READABLE))
+        caps.into_iter().flatten().map(|node| (node, READABLE, 0o440))
     });
-    let config = host.mig_config.iter().map(|node| (node, ONLY_ROOT));
-    let monitor = host.mig_monitor.iter().map(|node| (node, READABLE));
+    let config = host.mig_config.iter().map(|node| (node, ONLY_ROOT, 0o400));
+    let monitor = host.mig_monitor.iter().map(|node| (node, READABLE, 0o440));
     let others = gpus
         .chain(instances)
         .chain(config)
@@ -51,67 +58,49 @@ pub fn nodes(inventory: &Inventory, set: NodeSet) -> Vec<DeviceFile<'_>> {
     // Instances of one GPU instance share its node.
     let by_path: BTreeMap<&HostPath, DeviceFile<'_>> = control
         .chain(others)
-        .map(|(node, mode)| (&node.host, DeviceFile { node, mode }))
+        .map(|(node, mode, closed)| (&node.host, DeviceFile { node, mode, closed }))
         .collect();
     by_path.into_values().collect()
 }
 
-/// The owner and permission bits that the driver gives its nodes: its parameters NVreg_DeviceFileUID,
-/// NVreg_DeviceFileGID and NVreg_DeviceFileMode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileOwner {
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Permission bits.
-    pub mode: u32,
-}
-
-impl Default for FileOwner {
-    /// The driver's defaults.
-    fn default() -> Self {
-        Self {
-            uid: 0,
-            gid: 0,
-            mode: 0o666,
+/// Makes the nodes of `set` that do not exist, as [`DeviceFile::make`] does. Returns the paths of those that were made,
+/// and the errors of the others.
+pub fn make_missing(
+    inventory: &Inventory,
+    set: NodeSet,
+    params: NodeParams,
+    is_closed: bool,
+) -> (Vec<HostPath>, Vec<Error>) {
+    let (mut made, mut wrong) = (Vec::new(), Vec::new());
+    for file in nodes(inventory, set).iter().filter(|file| !file.node.present) {
+        match file.make(params, is_closed) {
+            Ok(()) => made.push(file.node.host.clone()),
+            Err(error) => wrong.push(error),
         }
     }
-}
-
-impl FileOwner {
-    /// Reads the text of `/proc/driver/nvidia/params`. A parameter that it does not have keeps the driver's default.
-    pub fn parse(params: &str) -> Self {
-        let value = |name: &str| {
-            let mut lines = params.lines().filter_map(|line| line.split_once(": "));
-            lines.find(|(key, _)| *key == name)?.1.trim().parse().ok()
-        };
-        let default = Self::default();
-        Self {
-            uid: value("DeviceFileUID").unwrap_or(default.uid),
-            gid: value("DeviceFileGID").unwrap_or(default.gid),
-            // In decimal: 438 is 0666.
-            mode: value("DeviceFileMode").unwrap_or(default.mode) & 0o777,
-        }
-    }
+    (made, wrong)
 }
 
 impl DeviceFile<'_> {
-    /// Makes the node, which does not exist, with the owner and the mode of `owner` where it has no mode of its own.
+    /// Makes the node, which does not exist, with the owner and the mode of `params` where it has no mode of its own;
+    /// with `is_closed`, so that root alone may open what needs a claim.
     ///
     /// # Errors
     /// Returns an error if it cannot be made, or if something is at its place by now.
-    pub fn make(&self, owner: FileOwner) -> Result<()> {
+    pub fn make(&self, params: NodeParams, is_closed: bool) -> Result<()> {
         let path = self.node.host.as_path();
         let about = self.node.host.as_str();
-        let mode = self.mode.unwrap_or(owner.mode);
+        let (mode, uid, gid) = match is_closed {
+            true => (self.closed, 0, 0),
+            false => (self.mode.unwrap_or(params.mode), params.uid, params.gid),
+        };
         if let Some(directory) = path.parent() {
             make_directory(directory)?;
         }
         let number = makedev(u64::from(self.node.major), u64::from(self.node.minor));
         // Nobody may open it before it has its owner.
         mknod(path, SFlag::S_IFCHR, Mode::empty(), number).about(about, "cannot be created")?;
-        let finished = chown(path, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))
+        let finished = chown(path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
             .about(about, "its owner cannot be set")
             .and_then(|()| {
                 let set = fs::set_permissions(path, Permissions::from_mode(mode));
@@ -139,18 +128,6 @@ fn make_directory(directory: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_driver_s_parameters_say_whose_a_node_is() {
-        let text = "ResmanDebugLevel: 4294967295\nDeviceFileUID: 7\nDeviceFileGID: 44\nDeviceFileMode: 432\n";
-        let owner = FileOwner {
-            uid: 7,
-            gid: 44,
-            mode: 0o660,
-        };
-        assert_eq!(FileOwner::parse(text), owner);
-        assert_eq!(FileOwner::parse("DeviceFileMode: x\n"), FileOwner::default());
-    }
 
     #[test]
     fn the_sets_differ_by_the_nodes_of_devices() {

@@ -20,6 +20,8 @@ pub struct EnterRequest {
     pub container: ContainerName,
     /// The container's init, by the pid namespace of the process that asks.
     pub pid: u32,
+    /// The user of the container as whom its process will run, if the hook knows it.
+    pub user: Option<u32>,
     /// How long to wait for what others hold.
     pub wait: WaitTime,
 }
@@ -48,6 +50,8 @@ struct EnterFields {
     #[serde(deserialize_with = "container::within_limits")]
     container: ContainerName,
     pid: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user: Option<u32>,
     #[serde(default, skip_serializing_if = "WaitTime::is_zero")]
     wait: WaitTime,
 }
@@ -66,6 +70,7 @@ impl From<EnterRequest> for EnterFields {
             size: request.size,
             container: request.container,
             pid: request.pid,
+            user: request.user,
             wait: request.wait,
         }
     }
@@ -87,6 +92,7 @@ impl TryFrom<EnterFields> for EnterRequest {
             size: fields.size,
             container: fields.container,
             pid: fields.pid,
+            user: fields.user,
             wait: fields.wait,
         })
     }

@@ -50,6 +50,12 @@ const FIXES: &[(Finding, Shown)] = &[
     ),
     (Finding::NodesOpen, Person("decides whether users may pass the ledger")),
     (
+        Finding::AccessNotInForce,
+        Test("cli/protect.rs::protection_is_one_file_and_in_force_when_the_driver_says_so"),
+    ),
+    (Finding::AccessOfSeats, Person("removes a rule of udev")),
+    (Finding::AccessByDocker, Person("decides who may use docker")),
+    (
         Finding::LibrariesMixed,
         Test("cli/doctor/faults.rs::a_libcuda_of_another_driver"),
     ),

@@ -5,9 +5,9 @@
 
 use crate::inventory::DriverCapability;
 use crate::policy::{
-    AcceptAnnotations, AcceptEnvironment, Amount, CalendarSettings, ClaimsFromEnvironment, DeviceSet, Door,
-    HistoryTime, MaxWait, MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, Placed, Placement,
-    Priority, QueueSettings, Quota, ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
+    AcceptAnnotations, AcceptEnvironment, Access, Amount, CalendarSettings, ClaimsFromEnvironment, DeviceSet, Door,
+    HistoryTime, MaxWait, Monitors, MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, Placed,
+    Placement, Priority, QueueSettings, Quota, ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
 };
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -100,6 +100,10 @@ pub(super) struct SharingSection {
     pub(super) calendar: Option<CalendarSettings>,
     #[serde(default)]
     pub(super) history: HistoryTime,
+    #[serde(default)]
+    pub(super) access: Access,
+    #[serde(default)]
+    pub(super) monitors: Monitors,
     #[serde(default)]
     pub(super) users: UserPolicy,
 }

@@ -20,6 +20,8 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         queue: sharing.queue,
         calendar: sharing.calendar,
         history: sharing.history,
+        access: sharing.access,
+        monitors: sharing.monitors,
         users: sharing.users,
         ..Policy::default()
     };
