@@ -237,6 +237,9 @@ pub struct AllocatedDevice {
     /// What the claim's configuration says about sharing; `None` if it says nothing.
     #[serde(default)]
     pub sharing: Option<ClaimSharing>,
+    /// Whether the claim only watches the device: it gets the nodes, waits for nobody and reserves nothing.
+    #[serde(default)]
+    pub admin: bool,
 }
 
 /// How the containers of one claim share its device: NVIDIA's GpuConfig and MigDeviceConfig.

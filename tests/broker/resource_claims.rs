@@ -195,6 +195,47 @@ fn a_claim_is_refused_while_another_holder_has_its_device_and_nothing_of_it_stay
 }
 
 #[test]
+fn admin_access_shows_a_device_that_another_holds_and_holds_nothing() {
+    let Some(scene) = scene("admin_access_shows_a_device_that_another_holds_and_holds_nothing") else {
+        return;
+    };
+    let init = Sleeper::new(0);
+    podman(&scene, &init).unwrap();
+    let before = scene.claims();
+    let all = json!([{"device": "gpu-0", "admin": true}, {"device": "gpu-1", "admin": true}]);
+    let names = prepare(&scene, A, all).unwrap();
+    assert_eq!(
+        names,
+        [
+            format!("nvidia.com/claim={A}-gpu-0"),
+            format!("nvidia.com/claim={A}-gpu-1")
+        ]
+    );
+    assert_eq!(scene.claims(), before, "a watcher reserves nothing");
+    let read = Registry::read_file(&scene.at("cdi").join(&scene.specs()[0]));
+    for device in &read.files()[0].spec.devices {
+        let edits = &device.edits;
+        assert!(!edits.device_nodes.is_empty(), "{} has its nodes", device.name);
+        assert!(edits.hooks.is_empty(), "no hook claims {}", device.name);
+    }
+    // It is in nobody's way.
+    drop(init);
+    let names = prepare(&scene, B, whole()).unwrap();
+    enter(&scene, &names[0], "one", &Sleeper::new(0)).unwrap();
+    unprepare(&scene, A);
+    assert_eq!(scene.specs().len(), 1, "the owner's is left");
+    // What a claim watches and what it owns are one claim.
+    let both = json!([{"device": "gpu-1", "admin": true}, {"device": "gpu-0", "share_id": "s", "shares": 1}]);
+    let names = prepare(&scene, A, both).unwrap();
+    assert!(names[0].ends_with("gpu-1") && names[1].ends_with("gpu-0-s"), "{names:?}");
+    let missing = prepare(&scene, A, json!([{"device": "gpu-9", "admin": true}])).unwrap_err();
+    assert!(missing.contains("device gpu-9: is not on this node"), "{missing}");
+    let unmade = json!([{"device": "gpu-0-mig-1g-10gb-19-at-4", "admin": true}]);
+    let unmade = prepare(&scene, A, unmade).unwrap_err();
+    assert!(unmade.contains("is made when a claim owns it"), "{unmade}");
+}
+
+#[test]
 fn shares_of_any_number_of_turns_fill_a_device_exactly() {
     let Some(scene) = scene("shares_of_any_number_of_turns_fill_a_device_exactly") else {
         return;

@@ -1,11 +1,12 @@
 //! What the driver does for a resource claim: it reads the allocation at the API server, and the broker does the rest.
 //! So an instance knows nothing that another one would not find out too.
 
-use super::allocation::{Allocated, allocated};
+use super::allocation::{Allocated, Allocation};
 use super::handler::{ClaimHandler, PreparedDevice};
 use crate::api::why;
 use crate::broker::Broker;
 use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -35,12 +36,14 @@ impl Driver {
         }
     }
 
-    /// The claim, if it is still the one with this UID.
+    /// The claim with all of its fields, also those that this program does not know, if it is still the one with this
+    /// UID.
     ///
     /// # Errors
     /// Returns why the API server does not say it.
-    async fn find(&self, claim: &KubernetesObject) -> Result<Option<ResourceClaim>, String> {
-        let api = Api::<ResourceClaim>::namespaced(self.client.clone(), &claim.namespace);
+    async fn find(&self, claim: &KubernetesObject) -> Result<Option<DynamicObject>, String> {
+        let kind = ApiResource::erase::<ResourceClaim>(&());
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &claim.namespace, &kind);
         let found = timeout(PATIENCE, api.get_opt(&claim.name)).await;
         let found = found.map_err(|_| format!("the API server did not answer within {} s", PATIENCE.as_secs()))?;
         let found = found.map_err(|e| why(&e))?;
@@ -50,7 +53,8 @@ impl Driver {
     async fn allocation(&self, claim: &KubernetesObject) -> Result<Vec<Allocated>, String> {
         let found = self.find(claim).await?;
         let found = found.ok_or("it does not exist any more")?;
-        allocated(&found, &self.name, &self.pool)
+        let allocation = Allocation::of(&found)?.ok_or("it is not allocated")?;
+        allocation.devices(&self.name, &self.pool)
     }
 
     /// Whether no pod of this node can have the claim any more: it is deleted, or has no device of this node.
@@ -58,15 +62,11 @@ impl Driver {
     /// # Errors
     /// Returns why the API server does not say it.
     pub(crate) async fn is_over(&self, claim: &KubernetesObject) -> Result<bool, String> {
-        let found = self.find(claim).await?;
-        Ok(found.is_none_or(|found| {
-            let allocation = found.status.and_then(|status| status.allocation);
-            let devices = allocation.and_then(|allocation| allocation.devices);
-            let results = devices.and_then(|devices| devices.results).unwrap_or_default();
-            !results
-                .iter()
-                .any(|one| one.driver == self.name && one.pool == self.pool)
-        }))
+        let Some(found) = self.find(claim).await? else {
+            return Ok(true);
+        };
+        let allocation = Allocation::of(&found)?;
+        Ok(!allocation.is_some_and(|allocation| allocation.has(&self.name, &self.pool)))
     }
 
     /// Gives up what is reserved for a claim.

@@ -5,7 +5,7 @@ mod dra;
 mod sharing;
 
 pub use divided::{ClaimableInstance, claimable_instances, dra_divided, dra_instance, is_claimable_name};
-pub use dra::{DraPart, dra_devices, dra_part};
+pub use dra::{DraPart, dra_devices, dra_part, dra_watched};
 pub use sharing::dra_limits;
 
 use super::absent::AbsentDevice;

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{KubernetesObject, OutOfService};
-use tranche_core::types::{DeviceKey, HostPath};
+use tranche_core::types::{CdiKind, DeviceKey, HostPath};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
-use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, Sharing};
+use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, Sharing, WatchedDevice};
 use tranche_plan::host_file::HostFileSeen;
-use tranche_plan::share::{dra_instance, dra_limits, dra_part};
+use tranche_plan::share::{dra_instance, dra_limits, dra_part, dra_watched};
 use tranche_protocol::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_state::replace::{FileOptions, Prepared};
 
@@ -40,7 +40,8 @@ pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &Prepare
     let facts = commands.facts()?;
     // A late call makes no instance.
     drop(lock_ledger(commands, &Claims::open(commands.state_dir())?, request)?);
-    let instances = ClaimInstances::make(commands, &facts, &request.claim, &request.devices)?;
+    let owned = request.devices.iter().filter(|device| !device.admin);
+    let instances = ClaimInstances::make(commands, &facts, &request.claim, owned)?;
     let prepared = instances
         .facts(commands, facts)
         .and_then(|facts| prepare(commands, &facts, &seen, request, &instances.keys));
@@ -75,7 +76,9 @@ fn prepare(
     instances: &BTreeMap<String, DeviceKey>,
 ) -> Result<Value> {
     let claim = &request.claim;
-    let parts = parts(facts, claim, &request.devices, instances)?;
+    let names = names(claim, &request.devices)?;
+    let parts = parts(facts, claim, &request.devices, &names, instances)?;
+    let watched = watched(facts, &request.devices, &names)?;
     let claims = Claims::open(commands.state_dir())?;
     let locked = lock_ledger(commands, &claims, request)?;
     let gone = seen.gone(&facts.inventory).about("host", "is not known")?;
@@ -83,7 +86,7 @@ fn prepare(
         return Err(Error::failed(one.part.split.device, "was destroyed meanwhile"));
     }
     // What needs room comes before the reservation, which could not be given up on a full disk.
-    let specification = specification(commands, facts, claim, &parts)?;
+    let specification = specification(commands, facts, claim, &parts, &watched)?;
     let had = locked.books()?;
     let had = had.claims().any(|had| had.resource_claim().as_ref() == Some(claim));
     let reserved: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
@@ -112,7 +115,7 @@ fn prepare(
             )),
         });
     }
-    let cdi = parts.iter().map(|one| one.cdi_name()).collect();
+    let cdi = names.iter().map(|name| format!("{}={name}", CdiKind::claim())).collect();
     serde_json::to_value(PreparedClaim { cdi }).about("broker", "cannot write its answer")
 }
 
@@ -142,35 +145,59 @@ fn give_up(commands: &Commands<'_>, locked: &LockedClaims<'_>, uid: &str) -> Res
     })
 }
 
+/// The name of each device in the specification of the claim.
+fn names(claim: &KubernetesObject, devices: &[AllocatedDevice]) -> Result<Vec<String>> {
+    let own: Vec<String> = devices.iter().map(own_name).collect();
+    let mut seen = BTreeSet::new();
+    match own.iter().find(|name| !seen.insert(*name)) {
+        Some(twice) => Err(Error::usage(format!("device {twice}"), "is in the claim twice")),
+        None => Ok(own.iter().map(|name| format!("{}-{name}", claim.uid)).collect()),
+    }
+}
+
+/// What tells a device from the others of its claim.
+fn own_name(device: &AllocatedDevice) -> String {
+    match &device.share_id {
+        Some(share) => format!("{}-{share}", device.device),
+        None => device.device.clone(),
+    }
+}
+
+/// The devices that the claim owns. `names` has a name for each of `devices`.
 fn parts<'a>(
     facts: &'a Facts,
     claim: &KubernetesObject,
     devices: &[AllocatedDevice],
+    names: &[String],
     instances: &BTreeMap<String, DeviceKey>,
 ) -> Result<Vec<ClaimDevice<'a>>> {
-    let mut names = BTreeSet::new();
-    let mut parts = Vec::with_capacity(devices.len());
-    for device in devices {
+    let owned = devices.iter().zip(names).filter(|(device, _)| !device.admin);
+    let part = |(device, name): (&AllocatedDevice, &String)| {
         let part = match instances.get(&device.device) {
             Some(key) => dra_instance(&facts.plan, device, key)?,
             None => dra_part(&facts.inventory, &facts.plan, device)?,
         };
         let limits = dra_limits(device, &part)?;
-        let own = match &device.share_id {
-            Some(share) => format!("{}-{share}", device.device),
-            None => device.device.clone(),
-        };
-        if !names.insert(own.clone()) {
-            return Err(Error::usage(format!("device {own}"), "is in the claim twice"));
-        }
-        parts.push(ClaimDevice {
-            name: format!("{}-{own}", claim.uid),
-            claim: claim.claim_on(&own),
+        Ok(ClaimDevice {
+            name: name.clone(),
+            claim: claim.claim_on(&own_name(device)),
             part,
             limits,
-        });
-    }
-    Ok(parts)
+        })
+    };
+    owned.map(part).collect()
+}
+
+/// The devices that the claim watches by admin access: no hook claims them, and nobody waits for them.
+fn watched(facts: &Facts, devices: &[AllocatedDevice], names: &[String]) -> Result<Vec<WatchedDevice>> {
+    let watched = devices.iter().zip(names).filter(|(device, _)| device.admin);
+    let one = |(device, name): (&AllocatedDevice, &String)| {
+        Ok(WatchedDevice {
+            name: name.clone(),
+            device: dra_watched(&facts.inventory, &facts.plan, &device.device)?,
+        })
+    };
+    watched.map(one).collect()
 }
 
 fn reservation(one: &ClaimDevice<'_>) -> ClaimPart {
@@ -189,6 +216,7 @@ fn specification(
     facts: &Facts,
     claim: &KubernetesObject,
     parts: &[ClaimDevice<'_>],
+    watched: &[WatchedDevice],
 ) -> Result<Prepared> {
     let options = Options {
         hook: Some(HookOptions::at(facts.hook.clone())),
@@ -200,7 +228,7 @@ fn specification(
         }),
         ..Options::default()
     };
-    let derived = derive::resource_claim(&facts.inventory, &options, &claim.to_string(), parts)?;
+    let derived = derive::resource_claim(&facts.inventory, &options, &claim.to_string(), parts, watched)?;
     let (spec, _) = build(&derived, None)?;
     let header = format!("Made by tranche {} for {claim}", env!("CARGO_PKG_VERSION"));
     let text = encode(&spec, Format::Yaml, &[header])?;

@@ -36,13 +36,13 @@ impl<'a> ClaimInstances<'a> {
     ///
     /// # Errors
     /// Returns who leaves no room for one, or why the driver does not make it. What was made before it is destroyed.
-    pub(super) fn make(
+    pub(super) fn make<'d>(
         commands: &'a Commands<'_>,
         facts: &Facts,
         claim: &KubernetesObject,
-        devices: &[AllocatedDevice],
+        devices: impl Iterator<Item = &'d AllocatedDevice>,
     ) -> Result<Self> {
-        let names = devices.iter().map(|device| device.device.as_str());
+        let names = devices.map(|device| device.device.as_str());
         let wanted: Vec<&str> = names.filter(|name| is_claimable_name(name)).collect();
         let mut made = Self::default();
         if wanted.is_empty() {

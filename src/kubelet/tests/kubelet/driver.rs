@@ -207,6 +207,32 @@ fn a_claim_that_cannot_be_prepared_is_refused_with_its_reason() {
 }
 
 #[test]
+fn admin_access_is_no_ownership_and_a_field_that_is_not_known_is_refused() {
+    let scene = Scene::new();
+    let _driver = scene.driver();
+    let mut watched = result("gpu-1");
+    watched["adminAccess"] = json!(true);
+    scene.allocate(&claim("a"), json!([watched, result("gpu-2")]), json!([]));
+    assert_eq!(scene.prepare(&claim("a")).unwrap().len(), 2);
+    let asked = scene.asked();
+    let devices: Value = serde_json::from_str(asked[0].strip_prefix("prepare a-uid ").unwrap()).unwrap();
+    assert_eq!(
+        (&devices[0]["admin"], &devices[1]["admin"]),
+        (&json!(true), &json!(false))
+    );
+    let mut later = result("gpu-1");
+    later["exclusiveUse"] = json!(true);
+    scene.allocate(&claim("b"), json!([later]), json!([]));
+    let why = scene.prepare(&claim("b")).unwrap_err();
+    assert!(
+        why.contains("its allocation of gpu-1 has what this version of the driver does not know")
+            && why.contains("`exclusiveUse`"),
+        "{why}"
+    );
+    assert_eq!(scene.asked().len(), 1, "the broker is not asked");
+}
+
+#[test]
 fn to_give_up_a_claim_needs_no_api_server() {
     let scene = Scene::new();
     let _driver = scene.driver();
