@@ -9,6 +9,7 @@
     reason = "a test fails by a panic, and prints what it measures"
 )]
 
+mod admission;
 mod allocation;
 mod bed;
 mod claims;
