@@ -276,6 +276,10 @@ pub fn since_boot() -> u64 {
 /// The answer to [`super::PrepareClaimRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreparedClaim {
-    /// The CDI name of each device, in the order of the request.
+    /// The CDI name of each device, in the order of the request; empty if one is held.
     pub cdi: Vec<String>,
+    /// Who holds one of the devices, in a line: nothing is reserved, and a later request may succeed. `None` if all
+    /// are ready.
+    #[serde(default)]
+    pub held: Option<String>,
 }

@@ -190,6 +190,12 @@ fn a_claim_is_refused_while_another_holder_has_its_device_and_nothing_of_it_stay
         "{refused}"
     );
     assert_eq!((scene.claims().len(), scene.specs().len()), (1, 0));
+    // A driver that asks again is answered with the holder, and nothing of it stays either.
+    let claim = json!({"namespace": "lab", "name": "train", "uid": A});
+    let request = json!({"claim": claim, "devices": both, "asked_at": LATE, "waits": true});
+    let answer = scene.ask(0, "prepare-claim", request).unwrap();
+    assert_eq!(answer, json!({"cdi": [], "held": refused.trim_end_matches("; ")}));
+    assert_eq!((scene.claims().len(), scene.specs().len()), (1, 0));
     drop(init);
     assert_eq!(prepare(&scene, A, both).unwrap().len(), 2);
 }

@@ -34,7 +34,7 @@ pub fn start(
     events: Option<mpsc::Sender<Notice>>,
 ) -> Running {
     let broker = Broker::of(&settings.state_dir);
-    let driver = Driver::new(client.clone(), broker.clone(), &options.name, node);
+    let driver = Driver::new(client.clone(), broker.clone(), &options.name, node, settings.times);
     let (devices_sender, devices) = watch::channel(None);
     let (health_sender, health) = watch::channel(Vec::new());
     let work = DraNode {

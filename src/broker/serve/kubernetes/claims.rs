@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
-use tranche_core::error::{Context, Error, Result};
-use tranche_core::ledger::{KubernetesObject, OutOfService};
+use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::ledger::{KubernetesObject, LedgerError, OutOfService, Refused};
 use tranche_core::types::{CdiKind, DeviceKey, HostPath};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
@@ -45,10 +45,10 @@ pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &Prepare
     let prepared = instances
         .facts(commands, facts)
         .and_then(|facts| prepare(commands, &facts, &seen, request, &instances.keys));
-    if prepared.is_err() {
+    if !prepared.as_ref().is_ok_and(|prepared| prepared.held.is_none()) {
         instances.give_back(commands);
     }
-    prepared
+    serde_json::to_value(prepared?).about("broker", "cannot write its answer")
 }
 
 /// Locks the ledger, if the claim was not given up since the kubelet has asked.
@@ -74,7 +74,7 @@ fn prepare(
     seen: &HostFileSeen,
     request: &PrepareClaimRequest,
     instances: &BTreeMap<String, DeviceKey>,
-) -> Result<Value> {
+) -> Result<PreparedClaim> {
     let claim = &request.claim;
     let names = names(claim, &request.devices)?;
     let parts = parts(facts, claim, &request.devices, &names, instances)?;
@@ -90,11 +90,16 @@ fn prepare(
     let had = locked.books()?;
     let had = had.claims().any(|had| had.resource_claim().as_ref() == Some(claim));
     let reserved: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
-    warn(
-        &locked
-            .reserve_for(claim, &reserved)
-            .map_err(|error| explain(claim, error))?,
-    );
+    match locked.reserve_for(claim, &reserved) {
+        Ok(problems) => warn(&problems),
+        Err(LedgerError::Refused(refused)) if request.waits && ends_by_itself(&refused) => {
+            return Ok(PreparedClaim {
+                cdi: Vec::new(),
+                held: Some(line(&explain(claim, refused.into()))),
+            });
+        }
+        Err(error) => return Err(explain(claim, error)),
+    }
     let prepared = specification.put_in_place();
     drop(locked);
     let prepared = prepared.and_then(|()| make_ready(commands, &parts));
@@ -111,12 +116,20 @@ fn prepare(
             Ok(()) => error,
             Err(other) => error.and_hint(format_args!(
                 "it stays reserved, because {}",
-                tranche_core::error::line(&other)
+                line(&other)
             )),
         });
     }
     let cdi = names.iter().map(|name| format!("{}={name}", CdiKind::claim())).collect();
-    serde_json::to_value(PreparedClaim { cdi }).about("broker", "cannot write its answer")
+    Ok(PreparedClaim { cdi, held: None })
+}
+
+/// Whether a holder may end soon, and with it what it refuses.
+fn ends_by_itself(refused: &Refused) -> bool {
+    matches!(
+        refused,
+        Refused::Taken { .. } | Refused::Misfit { .. } | Refused::Waiting { .. }
+    )
 }
 
 /// Gives up what is reserved for a claim. It needs neither the driver nor the policy, and a claim that is unknown is

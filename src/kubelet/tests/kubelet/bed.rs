@@ -78,6 +78,7 @@ impl Bed {
                 check: Duration::from_secs(3600),
                 absent: Duration::from_millis(300),
                 reconcile: Duration::from_millis(200),
+                ..Times::default()
             },
         }
     }

@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -63,6 +63,8 @@ impl Scene {
             times: Times {
                 period: Duration::from_millis(50),
                 reconcile: Duration::from_millis(100),
+                question: Duration::from_millis(300),
+                waiting: Duration::from_secs(3),
                 ..Times::default()
             },
         };
@@ -230,6 +232,55 @@ fn admin_access_is_no_ownership_and_a_field_that_is_not_known_is_refused() {
         "{why}"
     );
     assert_eq!(scene.asked().len(), 1, "the broker is not asked");
+}
+
+#[test]
+fn a_lost_question_about_a_claim_is_asked_again_within_the_call() {
+    let scene = Scene::new();
+    let _driver = scene.driver();
+    scene.allocate(&claim("a"), json!([result("gpu-1")]), json!([]));
+    scene.api.cluster().lost = 2;
+    let begun = Instant::now();
+    scene.prepare(&claim("a")).unwrap();
+    assert_eq!(scene.api.cluster().lost, 0);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // One that is never answered is refused while the kubelet still listens.
+    scene.api.cluster().lost = 1000;
+    let why = scene.prepare(&claim("a")).unwrap_err();
+    assert!(why.contains("the API server did not answer within"), "{why}");
+    let asked = 1000 - scene.api.cluster().lost;
+    assert!((2..=6).contains(&asked), "{asked} questions in 3 s");
+}
+
+#[test]
+fn a_claim_on_a_held_device_waits_within_the_call_for_the_release() {
+    let scene = Scene::new();
+    let _driver = scene.driver();
+    scene.allocate(&claim("a"), json!([result("gpu-1")]), json!([]));
+    let held = "container 262bf9f7e5a8 holds whole since 2026-11-28T00:00:00Z";
+    scene.broker.node().held = Some(held.to_owned());
+    let broker = scene.broker.clone();
+    let releases = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(600));
+        broker.node().held = None;
+    });
+    let begun = Instant::now();
+    scene.prepare(&claim("a")).unwrap();
+    releases.join().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // A holder that stays is the reason.
+    scene.broker.node().held = Some(held.to_owned());
+    let begun = Instant::now();
+    let why = scene.prepare(&claim("a")).unwrap_err();
+    assert!(why.contains(held), "{why}");
+    let waited = begun.elapsed();
+    assert!(
+        (Duration::from_secs(1)..Duration::from_secs(4)).contains(&waited),
+        "{waited:?}"
+    );
+    // The times of a real node are within those of the kubelet.
+    let times = Times::default();
+    assert!(times.question < times.waiting && times.waiting < times.answer && times.answer < Duration::from_secs(45));
 }
 
 #[test]

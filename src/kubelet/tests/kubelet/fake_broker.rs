@@ -37,6 +37,8 @@ pub(crate) struct Node {
     pub(crate) dra: DraDevices,
     /// Why no claim is prepared.
     pub(crate) refusal: Option<String>,
+    /// Who holds each device for now.
+    pub(crate) held: Option<String>,
     /// Says what each device of a claim is given as; without it, all are given.
     pub(crate) judge: Option<Judge>,
     /// What the judge said, by the CDI names.
@@ -183,13 +185,23 @@ impl Node {
     }
 
     fn prepare(&mut self, request: PrepareClaimRequest) -> Result<Value> {
-        let PrepareClaimRequest { claim, devices, .. } = request;
+        let PrepareClaimRequest { claim, devices, .. } = &request;
         self.asked.push(format!("prepare {} {}", claim.uid, json!(devices)));
         if let Some(why) = &self.refusal {
             return Err(Error::failed("resource claim", why));
         }
+        if let Some(held) = &self.held {
+            // As the broker refuses one that does not ask again.
+            if !request.waits {
+                return Err(Error::failed("resource claim", held));
+            }
+            return Ok(json!(PreparedClaim {
+                cdi: Vec::new(),
+                held: Some(held.clone()),
+            }));
+        }
         let mut cdi = Vec::new();
-        for device in &devices {
+        for device in devices {
             let share = device.share_id.iter().map(|share| format!("-{share}"));
             let name = format!(
                 "nvidia.com/claim={}-{}{}",
@@ -202,10 +214,10 @@ impl Node {
             }
             cdi.push(name);
         }
-        if !self.dra.claims.contains(&claim) {
-            self.dra.claims.push(claim);
+        if !self.dra.claims.contains(claim) {
+            self.dra.claims.push(claim.clone());
         }
-        Ok(json!(PreparedClaim { cdi }))
+        Ok(json!(PreparedClaim { cdi, held: None }))
     }
 
     /// One that says `wrong` is refused.
