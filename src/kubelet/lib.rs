@@ -15,6 +15,7 @@
 //! | [`registrar`] | pure: when to register with the kubelet |
 //! | [`schedule`] | pure: when to ask again |
 //! | [`configurations`] | which configuration of the cluster is for this node |
+//! | [`ready`] | whether pods can get devices, for a probe |
 //! | [`settings`] | where the kubelet and the broker are, and how long things take |
 //! | [`args`] | the command line |
 //! | [`said`] | which faults are logged, and are events |
@@ -51,6 +52,7 @@ pub mod plugin;
 pub mod pods;
 pub mod prefer;
 pub mod proto;
+pub mod ready;
 pub mod reconcile;
 pub mod registrar;
 pub mod said;
@@ -67,6 +69,7 @@ mod fixtures;
 pub use settings::{ClusterSettings, DriverOptions, Settings, Times};
 
 use kube::Client;
+use ready::Ready;
 use said::{Notice, Said};
 use tokio::sync::mpsc;
 use tranche_core::error::{Error, Result};
@@ -82,6 +85,10 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
         settings.times.look,
         state_sender,
     ));
+    let ready = Ready::new(settings.device_plugin, settings.dra.is_some());
+    if let Some(file) = &settings.ready_file {
+        tokio::spawn(ready.clone().keep(file.clone()));
+    }
     let (client, events) = start_cluster(&settings).await?;
     let driver = match (client, &settings.cluster.node, &settings.dra) {
         (Some(client), Some(node), Some(options)) => Some(dra::start(
@@ -91,11 +98,12 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
             node,
             state.clone(),
             events.clone(),
+            ready.clone(),
         )),
         _ => None,
     };
     match settings.device_plugin {
-        true => serve_plugin(settings, state, events, stop).await,
+        true => serve_plugin(settings, state, events, ready, stop).await,
         false => stop.await,
     }
     if let Some(driver) = driver {
@@ -108,13 +116,14 @@ async fn serve_plugin(
     settings: Settings,
     state: tokio::sync::watch::Receiver<u64>,
     events: Option<mpsc::Sender<Notice>>,
+    ready: Ready,
     stop: impl Future<Output = ()>,
 ) {
     let plugins = kubelet::plugins_dir(&settings.kubelet_dir);
     socket::remove_stale(&plugins);
     let (kubelet_sender, kubelet) = tokio::sync::watch::channel(watch::Seen::default());
     tokio::spawn(watch::kubelet(plugins, settings.times.look, kubelet_sender));
-    let mut node = node::Node::new(settings, kubelet, state, Said::new(events));
+    let mut node = node::Node::new(settings, kubelet, state, Said::new(events), ready);
     tokio::select! {
         () = stop => {}
         () = node.work() => {}

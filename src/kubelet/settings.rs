@@ -19,6 +19,8 @@ pub struct Settings {
     pub dra: Option<DriverOptions>,
     /// What the cluster says about the node.
     pub cluster: ClusterSettings,
+    /// Where it is written whether pods can get devices ([`crate::ready`]); `None`: nowhere.
+    pub ready_file: Option<PathBuf>,
     /// How long things take.
     pub times: Times,
 }

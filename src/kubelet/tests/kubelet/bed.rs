@@ -71,6 +71,7 @@ impl Bed {
             device_plugin: true,
             dra: None,
             cluster: ClusterSettings::default(),
+            ready_file: None,
             times: Times {
                 period: Duration::from_millis(50),
                 look: Duration::from_millis(20),

@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tranche_core::ledger::KubernetesObject;
 use tranche_kubelet::dra::{Running, start};
+use tranche_kubelet::ready::Ready;
 use tranche_kubelet::{ClusterSettings, DriverOptions, Settings, Times};
 
 /// The calls for which the chart asks for rights.
@@ -60,6 +61,7 @@ impl Scene {
             device_plugin: false,
             dra: None,
             cluster: ClusterSettings::default(),
+            ready_file: None,
             times: Times {
                 period: Duration::from_millis(50),
                 reconcile: Duration::from_millis(100),
@@ -77,7 +79,15 @@ impl Scene {
         let url = self.api.url.parse().unwrap();
         let running = runtime.block_on(async {
             let client = Client::try_from(Config::new(url)).unwrap();
-            start(&settings, &DriverOptions::default(), client, NODE, state, None)
+            start(
+                &settings,
+                &DriverOptions::default(),
+                client,
+                NODE,
+                state,
+                None,
+                Ready::new(false, true),
+            )
         });
         until("the driver is registered", || {
             self.kubelet.registered(DRIVER).len() == 1

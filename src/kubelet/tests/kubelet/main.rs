@@ -26,6 +26,7 @@ mod many;
 #[path = "../support/offers.rs"]
 mod offers;
 mod process;
+mod ready;
 mod recorded;
 mod registration;
 mod reservations;
