@@ -222,6 +222,10 @@ pub struct DraHeld {
 pub struct AllocatedDevice {
     /// The name of the device: of [`DraDevice`] or [`DraShare`].
     pub device: String,
+    /// The request that it is for, without the name of an alternative: each of its containers gets all devices of it.
+    /// Empty from an older driver.
+    #[serde(default)]
+    pub request: String,
     /// The scheduler's id of the share of a device that several claims may have.
     #[serde(default)]
     pub share_id: Option<String>,

@@ -373,6 +373,13 @@ fn what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing() {
     scene.start();
     let share = json!([{"device": "gpu-0", "share_id": "s", "memory": 1 << 30, "compute": 30}]);
     assert!(prepare(&scene, A, share).is_err());
+    // With what else it has, no container of the request could start.
+    let two = json!([{"device": "gpu-0", "request": "gpus", "share_id": "s"}, {"device": "gpu-1", "request": "gpus"}]);
+    let refused = prepare(&scene, A, two).unwrap_err();
+    assert!(
+        refused.starts_with("request gpus: gives a container gpu-0 and gpu-1, and a container with an MPS share"),
+        "{refused}"
+    );
     assert!(
         scene.claims().is_empty() && scene.specs().is_empty(),
         "{:?}",

@@ -112,6 +112,7 @@ fn device(result: &DeviceResult, configs: &[Config<'_>]) -> Result<Allocated, St
     let request = result.request.split('/').next().unwrap_or_default();
     let asked = AllocatedDevice {
         device: result.device.clone(),
+        request: request.to_owned(),
         share_id: result.share_id.clone(),
         memory: consumed("memory")?.map(MemorySize::from_bytes),
         compute: compute.map_err(|e| format!("its compute: {e}"))?,

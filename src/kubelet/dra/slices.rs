@@ -82,7 +82,9 @@ pub fn slices(devices: &DraDevices, driver: &str, node: &NodeRef, form: Form) ->
             ..DesiredSlice::default()
         })
         .collect();
-    let existing = by_gpu(&devices.devices);
+    let mut existing = by_gpu(&devices.devices);
+    // A request for several GPUs gets whole ones while there are any: a container has one MPS share at most.
+    existing.sort_by_key(|gpu| gpu.iter().any(|device| device.parts.is_some()));
     let existing = existing
         .iter()
         .map(|gpu| gpu.iter().flat_map(|device| made.of(device)).collect());

@@ -19,7 +19,7 @@ use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, Sharing, WatchedDevice};
 use tranche_plan::host_file::HostFileSeen;
-use tranche_plan::share::{dra_instance, dra_limits, dra_part, dra_watched};
+use tranche_plan::share::{dra_instance, dra_limits, dra_part, dra_together, dra_watched};
 use tranche_protocol::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_state::replace::{FileOptions, Prepared};
 
@@ -198,7 +198,9 @@ fn parts<'a>(
             limits,
         })
     };
-    owned.map(part).collect()
+    let parts: Vec<ClaimDevice<'_>> = owned.clone().map(part).collect::<Result<_>>()?;
+    dra_together(owned.map(|(device, _)| device).zip(parts.iter().map(|one| &one.part)))?;
+    Ok(parts)
 }
 
 /// The devices that the claim watches by admin access: no hook claims them, and nobody waits for them.

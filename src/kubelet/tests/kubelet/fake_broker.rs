@@ -16,8 +16,8 @@ use tranche_protocol::{
     Request, Taken,
 };
 
-/// What a claim gets for a device, in words, or why it gets nothing.
-pub(crate) type Judge = Box<dyn Fn(&AllocatedDevice) -> Result<String> + Send>;
+/// What a claim gets for each of its devices, in words, or why it gets nothing.
+pub(crate) type Judge = Box<dyn Fn(&[AllocatedDevice]) -> Result<Vec<String>> + Send>;
 
 /// What the broker knows.
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub(crate) struct Node {
     pub(crate) refusal: Option<String>,
     /// Who holds each device for now.
     pub(crate) held: Option<String>,
-    /// Says what each device of a claim is given as; without it, all are given.
+    /// Says what the devices of a claim are given as; without it, all are given.
     pub(crate) judge: Option<Judge>,
     /// What the judge said, by the CDI names.
     pub(crate) given: BTreeMap<String, String>,
@@ -209,10 +209,10 @@ impl Node {
                 device.device,
                 share.collect::<String>()
             );
-            if let Some(judge) = &self.judge {
-                self.given.insert(name.clone(), judge(device)?);
-            }
             cdi.push(name);
+        }
+        if let Some(judge) = &self.judge {
+            self.given.extend(cdi.iter().cloned().zip(judge(devices)?));
         }
         if !self.dra.claims.contains(claim) {
             self.dra.claims.push(claim.clone());
