@@ -6,12 +6,13 @@
 use super::divided::is_claimable_name;
 use super::{Plan, SplitDevice};
 use crate::inventory::{AddressingMode, Architecture, HostDevice, Inventory};
+use crate::mig::Engines;
 use crate::policy::Priority;
 use crate::share::Share;
 use std::collections::BTreeSet;
 use tranche_core::error::{Error, Result};
 use tranche_core::types::{Device, DeviceKey, HeldPart, HeldShare, MemorySize, Percent, Promise, ShareName};
-use tranche_protocol::{AllocatedDevice, DraDevice, DraGpu, DraKind, DraMig, DraParts, DraShare};
+use tranche_protocol::{AllocatedDevice, DraDevice, DraEngines, DraGpu, DraKind, DraMig, DraParts, DraShare};
 
 /// The devices that the driver may publish, each with its key in the ledger: in the order of their indices.
 pub fn dra_devices(inventory: &Inventory, plan: &Plan) -> Vec<(DeviceKey, DraDevice)> {
@@ -31,6 +32,7 @@ fn dra_device(inventory: &Inventory, device: HostDevice<'_>, split: &SplitDevice
         Some(mig) => Some(DraMig {
             uuid: Some(mig.uuid.as_ref()?.to_string()),
             profile: mig.profile.as_ref().map(ToString::to_string),
+            engines: mig.engines.map(dra_engines),
         }),
     };
     let first = split.shares.first();
@@ -59,13 +61,32 @@ pub(super) fn dra_gpu(device: HostDevice<'_>) -> DraGpu {
         index: gpu.index_is_known.then_some(gpu.index.0),
         minor: gpu.minor.0,
         product: gpu.name.clone(),
+        brand: gpu.brand.clone(),
         architecture: gpu
             .architecture
             .map(|architecture| architecture_name(architecture).to_owned()),
         compute_capability: gpu.compute_capability.map(|capability| capability.to_string()),
         pci: gpu.pci.to_string(),
         numa: gpu.numa_node,
+        pcie_root: gpu.pcie_root.clone(),
         addressing: gpu.addressing.map(|mode| addressing_name(mode).to_owned()),
+    }
+}
+
+pub(super) fn dra_engines(engines: Engines) -> DraEngines {
+    let Engines {
+        copy,
+        decoders,
+        encoders,
+        jpeg,
+        ofa,
+    } = engines;
+    DraEngines {
+        copy,
+        decoders,
+        encoders,
+        jpeg,
+        ofa,
     }
 }
 
