@@ -83,13 +83,13 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
     tokio::spawn(watch::state(
         settings.state_dir.clone(),
         settings.times.look,
-        state_sender,
+        state_sender.clone(),
     ));
     let ready = Ready::new(settings.device_plugin, settings.dra.is_some());
     if let Some(file) = &settings.ready_file {
         tokio::spawn(ready.clone().keep(file.clone()));
     }
-    let (client, events) = start_cluster(&settings).await?;
+    let (client, events) = start_cluster(&settings, state_sender).await?;
     let driver = match (client, &settings.cluster.node, &settings.dra) {
         (Some(client), Some(node), Some(options)) => Some(dra::start(
             &settings,
@@ -135,7 +135,10 @@ async fn serve_plugin(
 const WAITING_EVENTS: usize = 64;
 
 /// Starts what needs the cluster. Returns the client of the API server, and where events go, if somebody writes them.
-async fn start_cluster(settings: &Settings) -> Result<(Option<Client>, Option<mpsc::Sender<Notice>>)> {
+async fn start_cluster(
+    settings: &Settings,
+    offers: tokio::sync::watch::Sender<u64>,
+) -> Result<(Option<Client>, Option<mpsc::Sender<Notice>>)> {
     let cluster = &settings.cluster;
     let broker = broker::Broker::of(&settings.state_dir);
     // Without the name of the node, there is no label to wait for.
@@ -158,10 +161,10 @@ async fn start_cluster(settings: &Settings) -> Result<(Option<Client>, Option<mp
     }
     match &cluster.config_dir {
         Some(dir) => {
-            let policy = cluster::ClusterPolicy::new(broker, dir, cluster, Said::new(events.clone()));
+            let policy = cluster::ClusterPolicy::new(broker, dir, cluster, Said::new(events.clone()), offers);
             tokio::spawn(policy.work(label, settings.times.look));
         }
-        None => drop(tokio::spawn(cluster::take_away(broker, settings.times.period))),
+        None => drop(tokio::spawn(cluster::take_away(broker, offers, settings.times.period))),
     }
     Ok((used, events))
 }

@@ -29,6 +29,8 @@ pub(crate) struct Node {
     pub(crate) asked: Vec<String>,
     /// The longest request, in bytes.
     pub(crate) longest: usize,
+    /// How often it was asked what it offers.
+    pub(crate) looks: usize,
     /// The policy of the cluster.
     pub(crate) policy: Option<String>,
     /// What is wrong with the policy of the node, if the last one stays in force.
@@ -137,11 +139,14 @@ fn answer(stream: UnixStream, node: &Mutex<Node>) {
     let answer = match Request::parse(line.trim_end().as_bytes()) {
         _ if node.is_broken => Err(Error::failed("plan", "cannot be read")),
         _ if line.len() > MOST_BYTES => Err(Error::failed("request", "is too long")),
-        Ok(Request::Offers(_)) => Ok(json!(Offers {
-            offers: node.offers.clone(),
-            wrong_policy: node.wrong_policy.clone(),
-            placement: node.placement,
-        })),
+        Ok(Request::Offers(_)) => {
+            node.looks += 1;
+            Ok(json!(Offers {
+                offers: node.offers.clone(),
+                wrong_policy: node.wrong_policy.clone(),
+                placement: node.placement,
+            }))
+        }
         Ok(Request::Reserve(request)) => {
             node.asked
                 .push(format!("reserve {} {}", request.pod.name, request.devices.join(",")));
