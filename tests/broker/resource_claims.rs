@@ -233,7 +233,10 @@ fn admin_access_shows_a_device_that_another_holds_and_holds_nothing() {
     // What a claim watches and what it owns are one claim.
     let both = json!([{"device": "gpu-1", "admin": true}, {"device": "gpu-0", "share_id": "s", "shares": 1}]);
     let names = prepare(&scene, A, both).unwrap();
-    assert!(names[0].ends_with("gpu-1") && names[1].ends_with("gpu-0-s"), "{names:?}");
+    assert!(
+        names[0].ends_with("gpu-1") && names[1].ends_with("gpu-0-s"),
+        "{names:?}"
+    );
     let missing = prepare(&scene, A, json!([{"device": "gpu-9", "admin": true}])).unwrap_err();
     assert!(missing.contains("device gpu-9: is not on this node"), "{missing}");
     let unmade = json!([{"device": "gpu-0-mig-1g-10gb-19-at-4", "admin": true}]);

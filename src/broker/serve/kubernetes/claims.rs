@@ -38,13 +38,16 @@ pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &Prepare
     check(&request.claim, &request.devices)?;
     let seen = HostFileSeen::now(commands.state_dir());
     let facts = commands.facts()?;
-    // A late call makes no instance.
-    drop(lock_ledger(commands, &Claims::open(commands.state_dir())?, request)?);
-    let owned = request.devices.iter().filter(|device| !device.admin);
-    let instances = ClaimInstances::make(commands, &facts, &request.claim, owned)?;
+    let claims = Claims::open(commands.state_dir())?;
+    let instances = ClaimInstances::wanted(&request.devices);
+    if !instances.is_empty() {
+        // A late call makes no instance.
+        drop(lock_ledger(commands, &claims, request)?);
+    }
+    let instances = ClaimInstances::make(commands, &facts, &request.claim, &instances)?;
     let prepared = instances
         .facts(commands, facts)
-        .and_then(|facts| prepare(commands, &facts, &seen, request, &instances.keys));
+        .and_then(|facts| prepare(commands, &facts, &seen, &claims, request, &instances.keys));
     if !prepared.as_ref().is_ok_and(|prepared| prepared.held.is_none()) {
         instances.give_back(commands);
     }
@@ -72,6 +75,7 @@ fn prepare(
     commands: &Commands<'_>,
     facts: &Facts,
     seen: &HostFileSeen,
+    claims: &Claims,
     request: &PrepareClaimRequest,
     instances: &BTreeMap<String, DeviceKey>,
 ) -> Result<PreparedClaim> {
@@ -79,19 +83,16 @@ fn prepare(
     let names = names(claim, &request.devices)?;
     let parts = parts(facts, claim, &request.devices, &names, instances)?;
     let watched = watched(facts, &request.devices, &names)?;
-    let claims = Claims::open(commands.state_dir())?;
-    let locked = lock_ledger(commands, &claims, request)?;
+    let locked = lock_ledger(commands, claims, request)?;
     let gone = seen.gone(&facts.inventory).about("host", "is not known")?;
     if let Some(one) = parts.iter().find(|one| gone.contains(&one.part.split.key)) {
         return Err(Error::failed(one.part.split.device, "was destroyed meanwhile"));
     }
     // What needs room comes before the reservation, which could not be given up on a full disk.
     let specification = specification(commands, facts, claim, &parts, &watched)?;
-    let had = locked.books()?;
-    let had = had.claims().any(|had| had.resource_claim().as_ref() == Some(claim));
-    let reserved: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
-    match locked.reserve_for(claim, &reserved) {
-        Ok(problems) => warn(&problems),
+    let wanted: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
+    let reserved = match locked.reserve_for(claim, &wanted) {
+        Ok(reserved) => reserved,
         Err(LedgerError::Refused(refused)) if request.waits && ends_by_itself(&refused) => {
             return Ok(PreparedClaim {
                 cdi: Vec::new(),
@@ -99,13 +100,14 @@ fn prepare(
             });
         }
         Err(error) => return Err(explain(claim, error)),
-    }
+    };
+    warn(&reserved.problems);
     let prepared = specification.put_in_place();
     drop(locked);
     let prepared = prepared.and_then(|()| make_ready(commands, &parts));
     if let Err(error) = prepared {
         // What its containers use already stays reserved.
-        let given_up = match had {
+        let given_up = match reserved.had {
             true => Ok(()),
             false => claims
                 .lock()
@@ -114,13 +116,13 @@ fn prepare(
         };
         return Err(match given_up {
             Ok(()) => error,
-            Err(other) => error.and_hint(format_args!(
-                "it stays reserved, because {}",
-                line(&other)
-            )),
+            Err(other) => error.and_hint(format_args!("it stays reserved, because {}", line(&other))),
         });
     }
-    let cdi = names.iter().map(|name| format!("{}={name}", CdiKind::claim())).collect();
+    let cdi = names
+        .iter()
+        .map(|name| format!("{}={name}", CdiKind::claim()))
+        .collect();
     Ok(PreparedClaim { cdi, held: None })
 }
 
