@@ -166,6 +166,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("allocate", "catalog"),
             ("prefer", "catalog"),
             ("reconcile", "pods"),
+            ("ready", ""),
             ("registrar", ""),
             ("schedule", ""),
             ("settings", ""),
@@ -182,12 +183,15 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("watch", "kubelet"),
             ("command", ""),
             ("service", "allocate catalog command kubelet prefer proto"),
-            ("plugin", "catalog command kubelet proto registrar service socket watch"),
+            (
+                "plugin",
+                "catalog command kubelet proto ready registrar service socket watch",
+            ),
             (
                 "node",
-                "broker catalog command kubelet plugin pods reconcile said schedule settings watch",
+                "broker catalog command kubelet plugin pods ready reconcile said schedule settings watch",
             ),
-            ("dra", "api broker proto said schedule settings socket watch"),
+            ("dra", "api broker proto ready said schedule settings socket watch"),
         ],
     ),
 ];

@@ -5,6 +5,7 @@ use crate::usage::GpuUsage;
 use serde::{Deserialize, Serialize};
 use tranche_core::types::PciAddress;
 use tranche_plan::inventory::{AddressingMode, Architecture, ComputeMode, MigState, VirtualizationMode};
+use tranche_plan::mig::Engines;
 
 /// The driver's minors end at 255, so a host cannot have more GPUs. A library that reports more is not used.
 pub const MAX_GPUS: u32 = 256;
@@ -104,6 +105,8 @@ pub struct GpuFacts {
     pub pci: Option<String>,
     /// Its name.
     pub name: Option<String>,
+    /// Its brand: `GeForce`.
+    pub brand: Option<String>,
     /// Its architecture.
     pub architecture: Option<Architecture>,
     /// Major, minor.
@@ -157,4 +160,6 @@ pub struct MigFacts {
     pub compute_slices: Option<u32>,
     /// Streaming multiprocessors.
     pub sms: Option<u32>,
+    /// Engines of the GPU instance.
+    pub engines: Option<Engines>,
 }

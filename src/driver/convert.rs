@@ -120,6 +120,29 @@ pub(crate) fn compute_mode(mode: wrapper::ComputeMode) -> Option<ComputeMode> {
     })
 }
 
+/// The brand as NVIDIA's programs for Kubernetes write it (go-nvlib, `GetBrandAsString`); `None` if it is not known.
+pub(crate) fn brand(brand: wrapper::Brand) -> Option<&'static str> {
+    Some(match brand {
+        wrapper::Brand::Unknown => return None,
+        wrapper::Brand::Quadro => "Quadro",
+        wrapper::Brand::Tesla => "Tesla",
+        wrapper::Brand::NVS => "NVS",
+        wrapper::Brand::GRID => "Grid",
+        wrapper::Brand::GeForce => "GeForce",
+        wrapper::Brand::Titan => "Titan",
+        wrapper::Brand::VApps => "NvidiaVApps",
+        wrapper::Brand::VPC => "NvidiaVPC",
+        wrapper::Brand::VCS => "NvidiaVCS",
+        wrapper::Brand::VWS => "NvidiaVWS",
+        wrapper::Brand::CloudGaming | wrapper::Brand::VGaming => "NvidiaCloudGaming",
+        wrapper::Brand::QuadroRTX => "QuadroRTX",
+        wrapper::Brand::NvidiaRTX => "NvidiaRTX",
+        wrapper::Brand::Nvidia => "Nvidia",
+        wrapper::Brand::GeForceRTX => "GeForceRTX",
+        wrapper::Brand::TitanRTX => "TitanRTX",
+    })
+}
+
 pub(crate) fn addressing(code: u32) -> Option<AddressingMode> {
     Some(match code {
         ffi::nvmlDeviceAddressingModeType_t_NVML_DEVICE_ADDRESSING_MODE_NONE => AddressingMode::None,

@@ -1,7 +1,7 @@
 //! What the driver and its GPUs are.
 
 use crate::convert::{
-    addressing, architecture, bounded, compute_mode, is_lost, meaning, mig_state, or_unknown, virtualization,
+    addressing, architecture, bounded, brand, compute_mode, is_lost, meaning, mig_state, or_unknown, virtualization,
 };
 use crate::pipe::Pipe;
 use crate::sys::nvml;
@@ -10,6 +10,7 @@ use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as ffi;
 use tranche_driver_protocol::{DriverFacts, GpuFacts, Line, MAX_GPUS, MAX_MIG_DEVICES, MigFacts, NvmlStep};
 use tranche_plan::inventory::MigMode;
+use tranche_plan::mig::Engines;
 
 /// Asks about the driver and its GPUs.
 ///
@@ -73,6 +74,7 @@ fn ask_gpu(index: u32, device: &Device<'_>, out: &mut Pipe) -> Result<GpuFacts, 
         persistence: known(out, gpu, "persistence mode", device.is_in_persistent_mode(), Some),
         virtualization: known(out, gpu, "virtualization", device.virtualization_mode(), virtualization),
         addressing: known(out, gpu, "addressing mode", nvml::addressing_mode(device), addressing),
+        brand: None,
         cores: None,
         memory: None,
         uses_system_memory: false,
@@ -84,6 +86,7 @@ fn ask_gpu(index: u32, device: &Device<'_>, out: &mut Pipe) -> Result<GpuFacts, 
     facts.memory = out.value(gpu, "memory", memory);
     // Old drivers and virtual GPUs do not say it, and only checks depend on it.
     facts.cores = device.num_cores().ok();
+    facts.brand = device.brand().ok().and_then(brand).map(str::to_owned);
     if facts.mig.is_some_and(|mode| mode.current == MigMode::Enabled) {
         let max = out.value(gpu, "number of MIG devices", device.mig_device_count());
         for mig in 0..max.unwrap_or(0).min(MAX_MIG_DEVICES) {
@@ -112,6 +115,13 @@ fn ask_mig(object: &str, index: u32, device: &Device<'_>, out: &mut Pipe) -> Mig
         memory_mib: attributes.as_ref().map(|a| a.memory_size_mb),
         gpu_slices: attributes.as_ref().map(|a| a.gpu_instance_slice_count),
         compute_slices: attributes.as_ref().map(|a| a.compute_instance_slice_count),
+        engines: attributes.as_ref().map(|a| Engines {
+            copy: a.shared_copy_engine_count,
+            decoders: a.shared_decoder_count,
+            encoders: a.shared_encoder_count,
+            jpeg: a.shared_jpeg_count,
+            ofa: a.shared_ofa_count,
+        }),
         sms: attributes.map(|a| a.multiprocessor_count),
     }
 }

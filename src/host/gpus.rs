@@ -58,6 +58,7 @@ pub(crate) fn collect(scan: &Scan<'_>, report: Option<&NvmlReport>, in_proc: &[I
             scan.findings.degrade_device(gpu.label(), why);
         }
         gpu.numa_node = pci::numa_node(scan.roots, gpu.pci);
+        gpu.pcie_root = pci::root(scan.roots, gpu.pci);
         gpu.dri = pci::dri(scan, gpu.pci);
         let facts = report.and_then(|r| r.gpus.iter().find(|f| f.index == gpu.index.0));
         match facts {
@@ -231,6 +232,7 @@ fn merge(scan: &Scan<'_>, facts: &GpuFacts, information: Option<&Information>) -
         name: name
             .or_else(|| information.model.clone())
             .unwrap_or_else(|| "unknown GPU".to_owned()),
+        brand: facts.brand.as_deref().and_then(proc::printable),
         architecture: facts.architecture,
         compute_capability,
         sms: facts
@@ -247,6 +249,7 @@ fn merge(scan: &Scan<'_>, facts: &GpuFacts, information: Option<&Information>) -
         persistence: facts.persistence,
         addressing: facts.addressing,
         numa_node: None,
+        pcie_root: None,
         virtualization: facts.virtualization,
         node: None,
         dri: Vec::new(),

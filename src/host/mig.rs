@@ -37,6 +37,7 @@ pub(crate) fn from_nvml(scan: &Scan<'_>, gpu: &Gpu, facts: &GpuFacts) -> Vec<Mig
             gpu_slices: facts.gpu_slices.filter(|s| *s > 0),
             compute_slices: facts.compute_slices.filter(|s| *s > 0),
             sms: facts.sms.filter(|s| *s > 0),
+            engines: facts.engines,
             gpu_instance_cap: None,
             compute_instance_cap: None,
         });

@@ -1,4 +1,4 @@
-//! The DRI nodes and the NUMA node of a PCI device, from sysfs.
+//! The DRI nodes, the NUMA node and the root of a PCI device, from sysfs.
 
 use super::node::look;
 use super::proc::numbered;
@@ -11,6 +11,14 @@ use tranche_plan::inventory::{DriKind, DriNode};
 pub(crate) fn numa_node(roots: &Roots, pci: PciAddress) -> Option<u32> {
     let text = roots.sys.text(&format!("/bus/pci/devices/{pci}/numa_node")).ok()?;
     text.trim().parse().ok()
+}
+
+/// The root of the PCI hierarchy that a device is below: `pci0000:40`. Kubernetes' drivers publish it as
+/// `resource.kubernetes.io/pcieRoot` (KEP-4381). `None` if sysfs does not have it.
+pub(crate) fn root(roots: &Roots, pci: PciAddress) -> Option<String> {
+    let device = roots.sys.resolve(&format!("/bus/pci/devices/{pci}")).ok()?;
+    let is_root = |part: &&str| part.strip_prefix("pci").is_some_and(|rest| rest.contains(':'));
+    device.as_str().split('/').find(is_root).map(str::to_owned)
 }
 
 /// The DRI nodes of a device, by path.

@@ -16,10 +16,11 @@ Usage: tranche-kubelet device-plugin|dra... [OPTIONS]
 tranche-kubelet asks the broker of this node (package tranche) what the policy
 gives to Kubernetes, and serves the kubelet.
 
-Commands, one of them or both:
+Commands, one of the first two or both:
   device-plugin   Serve as a device plugin: the devices are extended resources
   dra             Serve as a driver for dynamic resource allocation: pods ask
                   for devices by resource claims, for an amount of one too
+  ready           Say whether pods can get devices now, from --ready-file
 
 Options:
       --kubelet-dir DIR   The directory of the kubelet [/var/lib/kubelet]
@@ -37,6 +38,8 @@ Options:
                           The configuration of a node without that label
       --driver-name NAME  The name of the driver for dra [gpu.tranche.dev];
                           gpu.nvidia.com takes the place of NVIDIA's driver
+      --ready-file FILE   Where it says whether pods can get devices: whether
+                          all is published and registered
       --pod-uid UID       The UID of this pod: the sockets of dra have names of
                           their own, beside those of an instance that ends
       --version           Print the version
@@ -48,6 +51,8 @@ Options:
 pub enum Asked {
     /// To serve the kubelet, with the times of a real node.
     Serve(Box<Settings>),
+    /// To say whether the program that keeps this file is ready.
+    Ready(PathBuf),
     /// The help.
     Help,
     /// The version.
@@ -67,9 +72,10 @@ pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> R
         device_plugin: false,
         dra: None,
         cluster: ClusterSettings::default(),
+        ready_file: None,
         times: Times::default(),
     };
-    let mut is_driver = false;
+    let (mut is_driver, mut is_probe) = (false, false);
     let mut driver = DriverOptions::default();
     while let Some(arg) = parser.next().map_err(wrong)? {
         match arg {
@@ -81,12 +87,21 @@ pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> R
             Long("config-dir") => settings.cluster.config_dir = Some(parser.value().map_err(wrong)?.into()),
             Long("config-default") => settings.cluster.config_default = Some(text(&mut parser)?),
             Long("driver-name") => driver.name = driver_name(text(&mut parser)?)?,
+            Long("ready-file") => settings.ready_file = Some(parser.value().map_err(wrong)?.into()),
             Long("pod-uid") => driver.pod_uid = Some(pod_uid(text(&mut parser)?)?),
             Long("placement") => settings.placement = placement(&text(&mut parser)?)?,
             Value(command) if command == "device-plugin" && !settings.device_plugin => settings.device_plugin = true,
             Value(command) if command == "dra" && !is_driver => is_driver = true,
+            Value(command) if command == "ready" && !is_probe => is_probe = true,
             other => return Err(wrong(other.unexpected())),
         }
+    }
+    if is_probe {
+        let file = settings.ready_file.filter(|_| !settings.device_plugin && !is_driver);
+        let error = || Error::usage("ready", "needs the file that the program keeps, and no other command");
+        return file
+            .map(Asked::Ready)
+            .ok_or_else(|| error().hint("give it with --ready-file"));
     }
     if !settings.device_plugin && !is_driver {
         let error = Error::usage("arguments", "a command is missing");
@@ -208,6 +223,7 @@ mod tests {
             (alone.device_plugin, alone.dra),
             (false, Some(DriverOptions::default()))
         );
+        assert_eq!(parse(["ready", "--ready-file=/r"]).unwrap(), Asked::Ready("/r".into()));
         assert_eq!(parse(["--help", "x"]).unwrap(), Asked::Help);
         assert_eq!(parse(["-V"]).unwrap(), Asked::Version);
     }
@@ -228,6 +244,8 @@ mod tests {
             (&["dra", "--node=a", "--driver-name=a..b"], "is not a DNS subdomain"),
             (&["dra", "--node=a", "--pod-uid=../x"], "is not the UID of a pod"),
             (&["device-plugin", "--state-dir"], "state-dir"),
+            (&["ready"], "give it with --ready-file"),
+            (&["ready", "device-plugin", "--ready-file=/r"], "no other command"),
             (&["--x"], "--x"),
         ] {
             let error = parse(args).unwrap_err();

@@ -15,10 +15,6 @@ use tranche_protocol::{
 /// (`KubeletPluginPreStartContainerRPCTimeoutInSecs` in `pkg/kubelet/cm/devicemanager/endpoint.go`).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the preparation of a claim may take: an MPS daemon is started for it. The kubelet waits for 45 s
-/// (`pkg/kubelet/cm/dra/plugin/dra_plugin.go`).
-const PREPARING: Duration = Duration::from_secs(30);
-
 /// What a request has in addition to its ids and the name of the pod.
 const FRAME: usize = 1 << 10;
 
@@ -63,12 +59,16 @@ impl Broker {
             .await
     }
 
-    /// Makes the devices of a resource claim ready.
+    /// Makes the devices of a resource claim ready, for which an MPS daemon may be started, within `patience`.
     ///
     /// # Errors
     /// Returns [`BrokerError`]. Nothing is reserved then but what was before.
-    pub async fn prepare_claim(&self, request: PrepareClaimRequest) -> Result<PreparedClaim, BrokerError> {
-        self.wait(move |socket| broker::ask(socket, &request, PREPARING)).await
+    pub async fn prepare_claim(
+        &self,
+        request: PrepareClaimRequest,
+        patience: Duration,
+    ) -> Result<PreparedClaim, BrokerError> {
+        self.wait(move |socket| broker::ask(socket, &request, patience)).await
     }
 
     /// Gives up the devices of a resource claim, by its UID.

@@ -19,16 +19,21 @@ pub(crate) struct ClusterPolicy {
     dir: PathBuf,
     default: Option<String>,
     said: Said,
+    /// Another policy is another offer: what watches this asks the broker at once, so that the slices follow.
+    offers: watch::Sender<u64>,
     /// What the broker has taken last, and when.
     passed: Option<(String, Instant)>,
 }
 
 /// Takes the policy of the cluster away, because the cluster has none. It is tried until the broker answers; one that
 /// is too old to know the command keeps no such policy.
-pub(crate) async fn take_away(broker: Broker, again: Duration) {
+pub(crate) async fn take_away(broker: Broker, offers: watch::Sender<u64>, again: Duration) {
     loop {
         match broker.policy(None).await {
-            Ok(answer) if answer.changed => tracing::info!("the policy that the cluster had for this node is removed"),
+            Ok(answer) if answer.changed => {
+                tracing::info!("the policy that the cluster had for this node is removed");
+                offers.send_modify(|changes| *changes += 1);
+            }
             Err(BrokerError::Unreachable(_)) => {
                 tokio::time::sleep(again).await;
                 continue;
@@ -41,12 +46,19 @@ pub(crate) async fn take_away(broker: Broker, again: Duration) {
 
 impl ClusterPolicy {
     /// The ConfigMap that is mounted at `dir`.
-    pub(crate) fn new(broker: Broker, dir: &Path, settings: &ClusterSettings, said: Said) -> Self {
+    pub(crate) fn new(
+        broker: Broker,
+        dir: &Path,
+        settings: &ClusterSettings,
+        said: Said,
+        offers: watch::Sender<u64>,
+    ) -> Self {
         Self {
             broker,
             dir: dir.to_owned(),
             default: settings.config_default.clone(),
             said,
+            offers,
             passed: None,
         }
     }
@@ -99,6 +111,7 @@ impl ClusterPolicy {
                 self.passed = Some((text, Instant::now()));
                 self.said.is_well(&Topic::Policy);
                 if answer.changed {
+                    self.offers.send_modify(|changes| *changes += 1);
                     let what = format!("the configuration {key} of the cluster is the policy of this node");
                     self.said.done("PolicyTaken", what);
                 }

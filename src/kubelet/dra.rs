@@ -10,7 +10,7 @@
 //! | `difference`, `pace` | pure: what has to be sent, and when |
 //! | `probe` | whether the API server keeps all fields |
 //! | [`publish`] | keeps the slices at the API server as they should be |
-//! | [`allocation`], [`opaque`] | pure: what the scheduler has allocated to a claim, and how it is configured |
+//! | [`allocation`], `result`, [`opaque`] | pure: what the scheduler has allocated to a claim, and how it is configured |
 //! | [`authority`] | makes the requests of a kubelet acceptable to tonic |
 //! | [`handler`] | what is done for a claim, as a trait |
 //! | [`driver`] | what is done for a claim here |
@@ -40,6 +40,7 @@ pub mod probe;
 pub mod publish;
 pub mod quantity;
 mod registration;
+mod result;
 mod routes;
 pub mod server;
 pub mod slices;

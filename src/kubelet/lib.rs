@@ -15,6 +15,7 @@
 //! | [`registrar`] | pure: when to register with the kubelet |
 //! | [`schedule`] | pure: when to ask again |
 //! | [`configurations`] | which configuration of the cluster is for this node |
+//! | [`ready`] | whether pods can get devices, for a probe |
 //! | [`settings`] | where the kubelet and the broker are, and how long things take |
 //! | [`args`] | the command line |
 //! | [`said`] | which faults are logged, and are events |
@@ -51,6 +52,7 @@ pub mod plugin;
 pub mod pods;
 pub mod prefer;
 pub mod proto;
+pub mod ready;
 pub mod reconcile;
 pub mod registrar;
 pub mod said;
@@ -67,6 +69,7 @@ mod fixtures;
 pub use settings::{ClusterSettings, DriverOptions, Settings, Times};
 
 use kube::Client;
+use ready::Ready;
 use said::{Notice, Said};
 use tokio::sync::mpsc;
 use tranche_core::error::{Error, Result};
@@ -80,9 +83,13 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
     tokio::spawn(watch::state(
         settings.state_dir.clone(),
         settings.times.look,
-        state_sender,
+        state_sender.clone(),
     ));
-    let (client, events) = start_cluster(&settings).await?;
+    let ready = Ready::new(settings.device_plugin, settings.dra.is_some());
+    if let Some(file) = &settings.ready_file {
+        tokio::spawn(ready.clone().keep(file.clone()));
+    }
+    let (client, events) = start_cluster(&settings, state_sender).await?;
     let driver = match (client, &settings.cluster.node, &settings.dra) {
         (Some(client), Some(node), Some(options)) => Some(dra::start(
             &settings,
@@ -91,11 +98,12 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
             node,
             state.clone(),
             events.clone(),
+            ready.clone(),
         )),
         _ => None,
     };
     match settings.device_plugin {
-        true => serve_plugin(settings, state, events, stop).await,
+        true => serve_plugin(settings, state, events, ready, stop).await,
         false => stop.await,
     }
     if let Some(driver) = driver {
@@ -108,13 +116,14 @@ async fn serve_plugin(
     settings: Settings,
     state: tokio::sync::watch::Receiver<u64>,
     events: Option<mpsc::Sender<Notice>>,
+    ready: Ready,
     stop: impl Future<Output = ()>,
 ) {
     let plugins = kubelet::plugins_dir(&settings.kubelet_dir);
     socket::remove_stale(&plugins);
     let (kubelet_sender, kubelet) = tokio::sync::watch::channel(watch::Seen::default());
     tokio::spawn(watch::kubelet(plugins, settings.times.look, kubelet_sender));
-    let mut node = node::Node::new(settings, kubelet, state, Said::new(events));
+    let mut node = node::Node::new(settings, kubelet, state, Said::new(events), ready);
     tokio::select! {
         () = stop => {}
         () = node.work() => {}
@@ -126,7 +135,10 @@ async fn serve_plugin(
 const WAITING_EVENTS: usize = 64;
 
 /// Starts what needs the cluster. Returns the client of the API server, and where events go, if somebody writes them.
-async fn start_cluster(settings: &Settings) -> Result<(Option<Client>, Option<mpsc::Sender<Notice>>)> {
+async fn start_cluster(
+    settings: &Settings,
+    offers: tokio::sync::watch::Sender<u64>,
+) -> Result<(Option<Client>, Option<mpsc::Sender<Notice>>)> {
     let cluster = &settings.cluster;
     let broker = broker::Broker::of(&settings.state_dir);
     // Without the name of the node, there is no label to wait for.
@@ -149,10 +161,10 @@ async fn start_cluster(settings: &Settings) -> Result<(Option<Client>, Option<mp
     }
     match &cluster.config_dir {
         Some(dir) => {
-            let policy = cluster::ClusterPolicy::new(broker, dir, cluster, Said::new(events.clone()));
+            let policy = cluster::ClusterPolicy::new(broker, dir, cluster, Said::new(events.clone()), offers);
             tokio::spawn(policy.work(label, settings.times.look));
         }
-        None => drop(tokio::spawn(cluster::take_away(broker, settings.times.period))),
+        None => drop(tokio::spawn(cluster::take_away(broker, offers, settings.times.period))),
     }
     Ok((used, events))
 }

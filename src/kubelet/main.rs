@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tranche_core::error::{Context, Result, line};
 use tranche_kubelet::args::{self, Asked};
-use tranche_kubelet::{Settings, log, run};
+use tranche_kubelet::{Settings, log, ready, run};
 
 /// The version that a build has set, or that of the package.
 const VERSION: &str = match option_env!("TRANCHE_VERSION") {
@@ -31,6 +31,7 @@ fn start() -> Result<()> {
     let settings = match args::parse(std::env::args_os().skip(1))? {
         Asked::Help => return print(args::HELP),
         Asked::Version => return print(&format!("tranche-kubelet {VERSION}\n")),
+        Asked::Ready(file) => return ready::check(&file),
         Asked::Serve(settings) => *settings,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -9,6 +9,7 @@ use crate::command::Command;
 use crate::kubelet::{allocatable, list, plugins_dir};
 use crate::plugin::{Needs, Plugin};
 use crate::pods::{Owners, Pods};
+use crate::ready::{Part, Ready};
 use crate::reconcile::{Absences, reserved};
 use crate::said::{Said, Topic};
 use crate::schedule::{Pace, Schedule};
@@ -49,6 +50,8 @@ pub(crate) struct Node {
     checks: Schedule,
     pace: Pace,
     said: Said,
+    /// For the probe.
+    probed: Ready,
     /// When a service manager gets the message that the plugin serves, also without an offer; `None`: it has got it.
     ready: Option<Instant>,
 }
@@ -63,6 +66,7 @@ impl Node {
         kubelet: watch::Receiver<Seen>,
         state: watch::Receiver<u64>,
         said: Said,
+        probed: Ready,
     ) -> Self {
         let now = Instant::now();
         let (sender, commands) = mpsc::channel(1024);
@@ -83,6 +87,7 @@ impl Node {
             checks: Schedule::new(now + settings.times.check, settings.times.check),
             pace: Pace::new(),
             said,
+            probed,
             ready: Some(now + READY),
             settings,
         }
@@ -241,6 +246,7 @@ impl Node {
                         listing: Arc::new(listing.clone()),
                         kubelet: self.kubelet.clone(),
                         node: self.sender.clone(),
+                        ready: self.probed.clone(),
                     });
                     self.plugins.insert(resource.to_owned(), plugin);
                 }
@@ -253,6 +259,8 @@ impl Node {
                 plugin.stop().await;
             }
         }
+        // The resources are missing now, until the kubelet reads them.
+        self.probed.set(Part::Offers, None);
     }
 
     async fn command(&mut self, first: Command) {

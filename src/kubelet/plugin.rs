@@ -4,6 +4,7 @@ mod runner;
 
 use crate::catalog::Listing;
 use crate::command::Command;
+use crate::ready::Ready;
 use crate::service::{Service, StreamEvent};
 use crate::socket;
 use crate::watch::Seen;
@@ -31,6 +32,8 @@ pub(crate) struct Needs {
     pub(crate) listing: Arc<Listing>,
     pub(crate) kubelet: watch::Receiver<Seen>,
     pub(crate) node: mpsc::Sender<Command>,
+    /// For the probe.
+    pub(crate) ready: Ready,
 }
 
 impl Plugin {
@@ -47,7 +50,7 @@ impl Plugin {
             node: needs.node,
             streams: Arc::default(),
         };
-        let runner = Runner::new(socket::name(&needs.resource), needs.dir, service, ending);
+        let runner = Runner::new(socket::name(&needs.resource), needs.dir, service, ending, needs.ready);
         let task = tokio::spawn(runner.run(needs.kubelet, events_receiver, stopped));
         Self {
             listing,

@@ -19,6 +19,8 @@ pub struct Settings {
     pub dra: Option<DriverOptions>,
     /// What the cluster says about the node.
     pub cluster: ClusterSettings,
+    /// Where it is written whether pods can get devices ([`crate::ready`]); `None`: nowhere.
+    pub ready_file: Option<PathBuf>,
     /// How long things take.
     pub times: Times,
 }
@@ -66,6 +68,14 @@ pub struct Times {
     /// How long after the start of the driver the claims that are prepared are compared with those of the API server.
     /// That is done twice, and then every thirty times as long.
     pub reconcile: Duration,
+    /// How long the API server may take for one question about a claim. One that is lost is asked again, on another
+    /// connection.
+    pub question: Duration,
+    /// How long after the kubelet's call a claim waits for the API server and for the holder of its device. The kubelet
+    /// waits for 45 s (`pkg/kubelet/cm/dra/plugin/dra_plugin.go`), and calls again a minute later.
+    pub waiting: Duration,
+    /// When a call of the kubelet is answered at the latest, however long a daemon takes to start.
+    pub answer: Duration,
 }
 
 impl Default for Times {
@@ -76,6 +86,9 @@ impl Default for Times {
             check: Duration::from_secs(10),
             absent: Duration::from_secs(60),
             reconcile: Duration::from_secs(60),
+            question: Duration::from_secs(5),
+            waiting: Duration::from_secs(35),
+            answer: Duration::from_secs(43),
         }
     }
 }

@@ -15,8 +15,8 @@ pub use catalogue::{Catalogue, HostDevice};
 pub use degraded::Degraded;
 pub use driver::{Driver, DriverCapability, DriverFile, FileKind, LIBCUDA};
 pub use gpu::{
-    AddressingMode, Architecture, ComputeMode, DriKind, DriNode, Gpu, MigDevice, MigInstance, MigMode, MigState,
-    VirtualizationMode,
+    AddressingMode, Architecture, ComputeMode, DriKind, DriNode, Engines, Gpu, MigDevice, MigInstance, MigMode,
+    MigState, VirtualizationMode,
 };
 pub use load::load;
 pub use node::{ControlNode, ControlRole, DeviceNode, HostMount, HostNodes, ImexChannel};

@@ -19,6 +19,7 @@ mod possible;
 mod profile;
 mod rules;
 
+pub use crate::inventory::Engines;
 pub use choose::{ChosenPlace, LostCapacity, choose};
 pub use described::described;
 pub use exact::{ExactCompute, ExactGpu, ExactInstance, MigChange, NoWay};
@@ -28,7 +29,7 @@ pub use place::{CapacityLeft, Kept, PlacementCost, WantedInstance, place};
 pub use plan::{InstanceHolder, plan};
 pub use possible::{PossibleInstance, fits_beside, instance_counters, possible_instances};
 pub use profile::{
-    ComputeProfile, ComputeProfileId, ComputeProfileIndex, Engines, InstanceProfile, Placement, ProfileId, ProfileIndex,
+    ComputeProfile, ComputeProfileId, ComputeProfileIndex, InstanceProfile, Placement, ProfileId, ProfileIndex,
 };
 pub use rules::{Counters, free_places};
 

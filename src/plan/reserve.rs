@@ -11,7 +11,7 @@ mod wait;
 
 pub use examined::OfExamined;
 pub use explain::{explain, list};
-pub use findings::{Finding, InBooks, findings, held_unsplit};
+pub use findings::{Finding, InBooks, findings, has_own_amounts, held_unsplit};
 pub use wait::FreeParts;
 
 use crate::share::{Fit, Plan, Wish};

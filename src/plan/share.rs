@@ -22,7 +22,7 @@ pub use free::{Free, FreeReplicas, Holds, Unused};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
 pub use kubernetes::{
     ClaimableInstance, DraPart, KubernetesDevice, KubernetesPlan, claimable_instances, dra_devices, dra_divided,
-    dra_instance, dra_limits, dra_part, is_claimable_name, offers,
+    dra_instance, dra_limits, dra_part, dra_together, dra_watched, is_claimable_name, offers,
 };
 pub use need::Need;
 pub use shares::{Equal, Shares};

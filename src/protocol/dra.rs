@@ -61,6 +61,9 @@ pub struct DraInstance {
     pub memory: MemorySize,
     /// Its streaming multiprocessors.
     pub multiprocessors: u32,
+    /// Its engines; `None` from an older broker.
+    #[serde(default)]
+    pub engines: Option<DraEngines>,
     /// What it uses of the GPU's counters.
     pub consumes: BTreeMap<String, u32>,
     /// Who has something at its place and is not a resource claim of this cluster, for people.
@@ -142,6 +145,9 @@ pub struct DraGpu {
     pub minor: u32,
     /// Its product: `NVIDIA H200`.
     pub product: String,
+    /// Its brand as NVIDIA's driver for DRA writes it: `Nvidia`.
+    #[serde(default)]
+    pub brand: Option<String>,
     /// Its architecture as NVIDIA's driver for DRA writes it: `Hopper`.
     #[serde(default)]
     pub architecture: Option<String>,
@@ -153,6 +159,9 @@ pub struct DraGpu {
     /// The NUMA node that it is next to.
     #[serde(default)]
     pub numa: Option<u32>,
+    /// The root of the PCI hierarchy that it is below: `pci0000:40`.
+    #[serde(default)]
+    pub pcie_root: Option<String>,
     /// How it shares addresses with the processor: `None`, `HMM`, `ATS`.
     #[serde(default)]
     pub addressing: Option<String>,
@@ -167,6 +176,24 @@ pub struct DraMig {
     /// Its profile, if it is known: `1g.10gb`.
     #[serde(default)]
     pub profile: Option<String>,
+    /// Its engines, if they are known.
+    #[serde(default)]
+    pub engines: Option<DraEngines>,
+}
+
+/// How many engines a MIG device has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraEngines {
+    /// Copy engines.
+    pub copy: u32,
+    /// Decoders.
+    pub decoders: u32,
+    /// Encoders.
+    pub encoders: u32,
+    /// JPEG decoders.
+    pub jpeg: u32,
+    /// Optical flow accelerators.
+    pub ofa: u32,
 }
 
 /// The parts of a device that is shared.
@@ -222,6 +249,10 @@ pub struct DraHeld {
 pub struct AllocatedDevice {
     /// The name of the device: of [`DraDevice`] or [`DraShare`].
     pub device: String,
+    /// The request that it is for, without the name of an alternative: each of its containers gets all devices of it.
+    /// Empty from an older driver.
+    #[serde(default)]
+    pub request: String,
     /// The scheduler's id of the share of a device that several claims may have.
     #[serde(default)]
     pub share_id: Option<String>,
@@ -237,6 +268,9 @@ pub struct AllocatedDevice {
     /// What the claim's configuration says about sharing; `None` if it says nothing.
     #[serde(default)]
     pub sharing: Option<ClaimSharing>,
+    /// Whether the claim only watches the device: it gets the nodes, waits for nobody and reserves nothing.
+    #[serde(default)]
+    pub admin: bool,
 }
 
 /// How the containers of one claim share its device: NVIDIA's GpuConfig and MigDeviceConfig.
@@ -273,6 +307,10 @@ pub fn since_boot() -> u64 {
 /// The answer to [`super::PrepareClaimRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreparedClaim {
-    /// The CDI name of each device, in the order of the request.
+    /// The CDI name of each device, in the order of the request; empty if one is held.
     pub cdi: Vec<String>,
+    /// Who holds one of the devices, in a line: nothing is reserved, and a later request may succeed. `None` if all
+    /// are ready.
+    #[serde(default)]
+    pub held: Option<String>,
 }

@@ -58,6 +58,10 @@ pub struct PrepareClaimRequest {
     /// When the kubelet asked for it, in milliseconds since boot: a call that is late does nothing for a claim that
     /// was given up meanwhile.
     pub asked_at: u64,
+    /// Whether the driver asks again while another holder has a device ([`crate::PreparedClaim::held`]). One that does
+    /// not say it gets that as a refusal.
+    #[serde(default)]
+    pub waits: bool,
 }
 
 /// A resource claim that no pod of this node uses any more. An unknown one is no error.

@@ -22,8 +22,8 @@ pub mod fuzzing;
 pub use calendar::{CalendarAnswer, CalendarEntry, CalendarRequest, CancelTimeRequest, ReserveTimeRequest, TimeState};
 pub use claim::ClaimRequest;
 pub use dra::{
-    AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraDivided, DraGpu, DraHeld, DraInstance, DraKind, DraMig,
-    DraParts, DraShare, PreparedClaim, since_boot,
+    AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraDivided, DraEngines, DraGpu, DraHeld, DraInstance,
+    DraKind, DraMig, DraParts, DraShare, PreparedClaim, since_boot,
 };
 pub use history::{HISTORY_SOCKET, HistoryAnswer, HistoryRequest, Lane, Report, ReportBy, ReportRow, Span, Timeline};
 pub use kubernetes::{

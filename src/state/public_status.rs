@@ -14,7 +14,7 @@ use tranche_core::error::{Context, Result};
 use tranche_core::ledger::{Books, Claim, ClaimState, HeldPart};
 use tranche_core::sealed;
 use tranche_core::types::{DeviceKey, Strategy};
-use tranche_plan::reserve::InBooks;
+use tranche_plan::reserve::{InBooks, has_own_amounts};
 use tranche_plan::share::{Plan, SplitDevice};
 
 /// The name of the file in the state directory.
@@ -82,6 +82,9 @@ pub struct PublicClaim {
     pub state: ClaimState,
     /// When it was claimed, in seconds since 1970.
     pub since: u64,
+    /// Whether its shares may have sizes that no policy names; `false` in the file of an older broker.
+    #[serde(default)]
+    pub has_own_amounts: bool,
 }
 
 /// An MPS daemon, without the containers that lost it.
@@ -150,7 +153,7 @@ impl PublicStatus {
 
 impl PublicDevice {
     fn planned(split: &SplitDevice, books: &Books) -> Self {
-        let other = Self::other(&split.key, books);
+        let other = Self::of_claims(&split.key, Some(split), books);
         let planned = Self {
             device: format!("{}={}", split.kind, split.device.cdi_name()),
             strategy: Some(split.method.strategy()),
@@ -178,6 +181,11 @@ impl PublicDevice {
 
     /// What is held of the device, of which no plan says anything.
     fn other(key: &DeviceKey, books: &Books) -> Self {
+        Self::of_claims(key, None, books)
+    }
+
+    /// What is held of the device, which `split` shares if the plan has it.
+    fn of_claims(key: &DeviceKey, split: Option<&SplitDevice>, books: &Books) -> Self {
         let claims = books.claims().filter(|claim| claim.device.overlaps(key));
         Self {
             device: key.to_string(),
@@ -188,15 +196,16 @@ impl PublicDevice {
             free: Vec::new(),
             free_together: Some(0),
             readable: !books.damaged.iter().any(|book| book.may_be_of(key.gpu())),
-            claims: claims.map(|claim| PublicClaim::of(claim, key)).collect(),
+            claims: claims.map(|claim| PublicClaim::of(claim, key, split)).collect(),
             daemon: None,
         }
     }
 }
 
 impl PublicClaim {
-    /// `claim` as something that is held of the device `key`: a GPU and its MIG devices exclude one another.
-    fn of(claim: &Claim, key: &DeviceKey) -> Self {
+    /// `claim` as something that is held of the device `key`, which `split` shares if the plan has it: a GPU and its
+    /// MIG devices exclude one another.
+    fn of(claim: &Claim, key: &DeviceKey, split: Option<&SplitDevice>) -> Self {
         let shares = match &claim.part {
             HeldPart::Shares(shares) if claim.device == *key => shares.as_slice(),
             _ => &[],
@@ -205,6 +214,7 @@ impl PublicClaim {
             shares: shares.iter().map(|share| share.name.to_string()).collect(),
             state: claim.state,
             since: claim.since,
+            has_own_amounts: split.is_some_and(|split| has_own_amounts(split, claim)),
         }
     }
 }

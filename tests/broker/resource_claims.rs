@@ -190,8 +190,58 @@ fn a_claim_is_refused_while_another_holder_has_its_device_and_nothing_of_it_stay
         "{refused}"
     );
     assert_eq!((scene.claims().len(), scene.specs().len()), (1, 0));
+    // A driver that asks again is answered with the holder, and nothing of it stays either.
+    let claim = json!({"namespace": "lab", "name": "train", "uid": A});
+    let request = json!({"claim": claim, "devices": both, "asked_at": LATE, "waits": true});
+    let answer = scene.ask(0, "prepare-claim", request).unwrap();
+    assert_eq!(answer, json!({"cdi": [], "held": refused.trim_end_matches("; ")}));
+    assert_eq!((scene.claims().len(), scene.specs().len()), (1, 0));
     drop(init);
     assert_eq!(prepare(&scene, A, both).unwrap().len(), 2);
+}
+
+#[test]
+fn admin_access_shows_a_device_that_another_holds_and_holds_nothing() {
+    let Some(scene) = scene("admin_access_shows_a_device_that_another_holds_and_holds_nothing") else {
+        return;
+    };
+    let init = Sleeper::new(0);
+    podman(&scene, &init).unwrap();
+    let before = scene.claims();
+    let all = json!([{"device": "gpu-0", "admin": true}, {"device": "gpu-1", "admin": true}]);
+    let names = prepare(&scene, A, all).unwrap();
+    assert_eq!(
+        names,
+        [
+            format!("nvidia.com/claim={A}-gpu-0"),
+            format!("nvidia.com/claim={A}-gpu-1")
+        ]
+    );
+    assert_eq!(scene.claims(), before, "a watcher reserves nothing");
+    let read = Registry::read_file(&scene.at("cdi").join(&scene.specs()[0]));
+    for device in &read.files()[0].spec.devices {
+        let edits = &device.edits;
+        assert!(!edits.device_nodes.is_empty(), "{} has its nodes", device.name);
+        assert!(edits.hooks.is_empty(), "no hook claims {}", device.name);
+    }
+    // It is in nobody's way.
+    drop(init);
+    let names = prepare(&scene, B, whole()).unwrap();
+    enter(&scene, &names[0], "one", &Sleeper::new(0)).unwrap();
+    unprepare(&scene, A);
+    assert_eq!(scene.specs().len(), 1, "the owner's is left");
+    // What a claim watches and what it owns are one claim.
+    let both = json!([{"device": "gpu-1", "admin": true}, {"device": "gpu-0", "share_id": "s", "shares": 1}]);
+    let names = prepare(&scene, A, both).unwrap();
+    assert!(
+        names[0].ends_with("gpu-1") && names[1].ends_with("gpu-0-s"),
+        "{names:?}"
+    );
+    let missing = prepare(&scene, A, json!([{"device": "gpu-9", "admin": true}])).unwrap_err();
+    assert!(missing.contains("device gpu-9: is not on this node"), "{missing}");
+    let unmade = json!([{"device": "gpu-0-mig-1g-10gb-19-at-4", "admin": true}]);
+    let unmade = prepare(&scene, A, unmade).unwrap_err();
+    assert!(unmade.contains("is made when a claim owns it"), "{unmade}");
 }
 
 #[test]
@@ -326,6 +376,13 @@ fn what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing() {
     scene.start();
     let share = json!([{"device": "gpu-0", "share_id": "s", "memory": 1 << 30, "compute": 30}]);
     assert!(prepare(&scene, A, share).is_err());
+    // With what else it has, no container of the request could start.
+    let two = json!([{"device": "gpu-0", "request": "gpus", "share_id": "s"}, {"device": "gpu-1", "request": "gpus"}]);
+    let refused = prepare(&scene, A, two).unwrap_err();
+    assert!(
+        refused.starts_with("request gpus: gives a container gpu-0 and gpu-1, and a container with an MPS share"),
+        "{refused}"
+    );
     assert!(
         scene.claims().is_empty() && scene.specs().is_empty(),
         "{:?}",

@@ -15,9 +15,10 @@ def account_of(objects):
     return f"system:serviceaccount:{daemonset['metadata']['namespace']}:{pod_of(objects)['serviceAccountName']}"
 
 
-def slice_of(node):
-    """A ResourceSlice of a node, or of all nodes."""
-    return {"spec": {"driver": "a"} | ({"nodeName": node} if node else {"allNodes": True})}
+def slice_of(node, pool=None, driver="gpu.tranche.dev"):
+    """A ResourceSlice of a node, or of all nodes; in the pool of that node if no other is named."""
+    spec = {"driver": driver, "pool": {"name": pool or node or "gpu1"}}
+    return {"spec": spec | ({"nodeName": node} if node else {"allNodes": True})}
 
 
 def applies(policy, account):
@@ -63,20 +64,28 @@ def is_policy_of_node(objects):
         ({"extra": {"a": ["gpu1"]}}, None),
         ({}, None),
     ]
-    states = [None, slice_of("gpu1"), slice_of("gpu2"), slice_of(None)]
+    states = [
+        None,
+        slice_of("gpu1"),
+        slice_of("gpu2"),
+        slice_of(None),
+        # A higher generation of a pool empties it, whoever publishes it.
+        slice_of("gpu1", pool="gpu2"),
+        slice_of("gpu1", driver="nic.example.com"),
+    ]
     for (user, node), (old, new) in itertools.product(users, itertools.product(states, states)):
         if old is None and new is None:
             continue
         operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
-        touched = [one["spec"].get("nodeName") for one in (old, new) if one is not None]
-        wanted = node is not None and all(one == node for one in touched)
+        touched = [one for one in (old, new) if one is not None]
+        wanted = node is not None and all(one == slice_of(node) for one in touched)
         if admits(policy, operation, user, old, new) != wanted:
             return False
     return True
 
 
 def check_policy():
-    """It is for the account of the pods, and lets a node change its own slices, and no others."""
+    """It is for the account of the pods, and lets a node change the slices of its driver and pool, and no others."""
     for options in [ALONE, [*LEAST, *DRA]]:
         objects = rendered(HELMS[-1], CHART, *options)
         expect(policy_of(objects) is not None, f"a driver has a policy, with {options[-1]}", objects)

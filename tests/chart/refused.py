@@ -41,7 +41,7 @@ REFUSED = [
     ([*DRA, "--set", "dra.extendedResources.gpu=gpu"], r"dra.extendedResources.gpu.*pattern"),
     (
         [*DRA, "--set", "dra.extendedResources.mig=a.b/c,dra.deviceClasses.own=false"],
-        r"dra\.extendedResources: no class can have these names; set dra\.deviceClasses\.own or",
+        r"dra\.extendedResources: the names belong to the classes of whole devices.* set dra\.deviceClasses\.own",
     ),
     (
         [*DRA, "--set", "dra.extendedResources.gpu=a.b/c,dra.extendedResources.mig=a.b/c"],

@@ -230,6 +230,7 @@ fn instance(number: u32, profile: &InstanceProfile) -> MigDevice {
         gpu_slices: Some(profile.slices),
         compute_slices: Some(profile.slices),
         sms: Some(profile.sms),
+        engines: Some(profile.engines),
         gpu_instance_cap: None,
         compute_instance_cap: None,
     }

@@ -62,13 +62,9 @@ struct Faults<'a> {
 
 impl<'a> Faults<'a> {
     fn now(commands: &Commands<'_>, facts: &Facts, books: &'a Books) -> Self {
-        let lost = facts.inventory.gpus.iter().filter_map(|gpu| {
-            let why = health::why_lost(health::PCI_DEVICES.as_ref(), &gpu.pci)?;
-            Some((gpu.uuid.clone(), why))
-        });
         Self {
             changed: commands.control.devices(),
-            lost: lost.collect(),
+            lost: health::lost(health::PCI_DEVICES.as_ref(), &facts.inventory.gpus),
             books,
         }
     }

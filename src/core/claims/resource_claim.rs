@@ -22,18 +22,29 @@ pub struct ClaimPart {
     pub asked_as: String,
 }
 
+/// What [`LockedClaims::reserve_for`] did.
+#[derive(Debug)]
+pub struct Reserved {
+    /// Whether the claim had something before.
+    pub had: bool,
+    /// What [`LockedClaims::keep`] returns.
+    pub problems: Vec<Error>,
+}
+
 impl LockedClaims<'_> {
     /// Reserves `parts` for `claim`: all of them, or none. What the claim has already stays as it is, and what it has
-    /// not any more is given up. Returns what [`LockedClaims::keep`] does.
+    /// not any more is given up.
     ///
     /// # Errors
     /// Returns who holds one of them, what does not fit, or why the ledger cannot be read or written.
-    pub fn reserve_for(&self, claim: &KubernetesObject, parts: &[ClaimPart]) -> LedgerResult<Vec<Error>> {
+    pub fn reserve_for(&self, claim: &KubernetesObject, parts: &[ClaimPart]) -> LedgerResult<Reserved> {
         let Books {
             books: mut old,
             damaged,
             ..
         } = self.books_on_disk()?;
+        let mut claims = old.iter().flat_map(|book| &book.claims);
+        let had = claims.any(|had| had.resource_claim().as_ref() == Some(claim));
         for part in parts {
             let gpu = part.device.gpu();
             if old.iter().all(|book| book.gpu != *gpu) {
@@ -82,7 +93,8 @@ impl LockedClaims<'_> {
         }
         self.ledger().replace(&old, &new)?;
         // Also what it had already: a request that is repeated makes its promise again.
-        self.keep(is_needed)
+        let problems = self.keep(is_needed)?;
+        Ok(Reserved { had, problems })
     }
 
     /// Gives up what is reserved for the resource claim with this UID. What its containers still use ends with them.

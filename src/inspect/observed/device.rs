@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::ledger::{Books, HeldShare};
 use tranche_core::text::some;
 use tranche_core::types::{DeviceKey, ShareName};
-use tranche_plan::reserve::InBooks;
+use tranche_plan::reserve::{InBooks, has_own_amounts};
 use tranche_plan::share::SplitDevice;
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::or_dash;
@@ -24,6 +24,8 @@ pub struct DeviceStatus {
     pub count: usize,
     /// Those of them that are held.
     pub held: Vec<String>,
+    /// Shares that are held with sizes of their own, which no policy names: those of resource claims of Kubernetes.
+    pub held_amounts: Vec<String>,
     /// Shares that are held and that the policy of now does not have.
     pub held_of_earlier_policy: Vec<String>,
     /// Whether it is known what the policy of now says of the device. If not, `shares` is empty, `held` has every
@@ -66,14 +68,23 @@ impl DeviceStatus {
         let readable = !books.damaged.iter().any(|book| book.may_be_of(key.gpu()));
         let split = split.filter(|split| !split.method.is_whole());
         // A share of an earlier policy may have the name of one of now, and another size.
-        let is_of_now = |held: &&HeldShare| {
+        let is_of_now = |held: &HeldShare| {
             let share = split.and_then(|split| split.share(&held.name).zip(Some(split)));
             share.is_some_and(|(share, split)| split.promise(share) == held.promise)
         };
-        let shares = on_it().flat_map(|claim| claim.part.shares());
-        let (now, earlier): (Vec<&HeldShare>, Vec<&HeldShare>) = shares.partition(is_of_now);
-        let earlier: BTreeSet<String> = earlier.into_iter().map(|share| share.name.to_string()).collect();
-        let now: BTreeSet<&ShareName> = now.into_iter().map(|share| &share.name).collect();
+        let (mut now, mut amounts, mut earlier) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for claim in on_it() {
+            let is_amount = split.is_some_and(|split| has_own_amounts(split, claim));
+            for share in claim.part.shares() {
+                let list = match is_amount {
+                    _ if is_of_now(share) => &mut now,
+                    true => &mut amounts,
+                    false => &mut earlier,
+                };
+                list.insert(&share.name);
+            }
+        }
+        let names = |names: BTreeSet<&ShareName>| names.into_iter().map(ToString::to_string).collect();
         let books = InBooks::of(books);
         let (free, free_together) = match split.filter(|_| readable) {
             Some(split) => {
@@ -89,8 +100,9 @@ impl DeviceStatus {
                 split.shares.listed().map(|name| name.to_string()).collect()
             }),
             count: split.map_or(0, |split| split.shares.len()),
-            held: now.into_iter().map(ToString::to_string).collect(),
-            held_of_earlier_policy: earlier.into_iter().collect(),
+            held: names(now),
+            held_amounts: names(amounts),
+            held_of_earlier_policy: names(earlier),
             // Instances of a GPU exclude it as a whole, and the reverse.
             policy_known: true,
             held_whole: on_it().any(|claim| claim.device != *key || claim.part.shares().is_empty()),
@@ -102,6 +114,7 @@ impl DeviceStatus {
 
     /// The same device where nothing is known of the policy: what is held of it need not be of an earlier one.
     fn without_policy(mut self) -> Self {
+        self.held.append(&mut self.held_amounts);
         self.held.append(&mut self.held_of_earlier_policy);
         self.policy_known = false;
         self
@@ -114,19 +127,29 @@ impl DeviceStatus {
     }
 
     fn of_planned(device: &PublicDevice) -> Self {
-        let held = || device.claims.iter().flat_map(|claim| &claim.shares);
         let count = device.count.unwrap_or(device.shares.len());
         // Of many replicas, not each is in the list.
         let is_counted =
             |name: &str| count > device.shares.len() && name.parse().is_ok_and(|number: usize| number < count);
-        let is_of_now = |name: &&String| device.shares.contains(name) || is_counted(name);
-        let (now, earlier): (BTreeSet<&String>, BTreeSet<&String>) = held().partition(is_of_now);
+        let is_of_now = |name: &String| device.shares.contains(name) || is_counted(name);
+        let (mut now, mut amounts, mut earlier) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for claim in &device.claims {
+            for name in &claim.shares {
+                let list = match claim.has_own_amounts {
+                    _ if is_of_now(name) => &mut now,
+                    true => &mut amounts,
+                    false => &mut earlier,
+                };
+                list.insert(name);
+            }
+        }
         Self {
             device: device.device.clone(),
             key: device.key.clone(),
             shares: device.shares.clone(),
             count,
             held: now.into_iter().cloned().collect(),
+            held_amounts: amounts.into_iter().cloned().collect(),
             held_of_earlier_policy: earlier.into_iter().cloned().collect(),
             policy_known: true,
             held_whole: device.claims.iter().any(|claim| claim.shares.is_empty()),
@@ -138,7 +161,8 @@ impl DeviceStatus {
 
     /// Whether something of it is held.
     pub fn is_held(&self) -> bool {
-        self.held_whole || !self.held.is_empty() || !self.held_of_earlier_policy.is_empty()
+        let held = [&self.held, &self.held_amounts, &self.held_of_earlier_policy];
+        self.held_whole || held.iter().any(|shares| !shares.is_empty())
     }
 
     /// What is held of it, in a table.
@@ -155,6 +179,9 @@ impl DeviceStatus {
         }
         if !self.shares.is_empty() {
             parts.push(format!("{} of {}", self.held.len(), self.count));
+        }
+        if !self.held_amounts.is_empty() {
+            parts.push(format!("{} of own size", self.held_amounts.len()));
         }
         if !self.held_of_earlier_policy.is_empty() {
             parts.push(format!("{} of an earlier policy", self.held_of_earlier_policy.len()));
@@ -205,9 +232,10 @@ fn ranges(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tranche_core::ledger::ClaimState;
-    use tranche_core::types::Strategy;
-    use tranche_state::public_status::PublicClaim;
+    use tranche_core::claims::{ClaimPart, Claims};
+    use tranche_core::ledger::{ClaimState, HeldPart, KubernetesObject};
+    use tranche_core::types::{MemorySize, Percent, Promise, Strategy};
+    use tranche_state::public_status::{PublicClaim, PublicStatus};
 
     #[test]
     fn numbers_that_follow_are_a_range() {
@@ -225,6 +253,7 @@ mod tests {
             shares: vec![share.to_owned()],
             state: ClaimState::Held,
             since: 0,
+            has_own_amounts: share.len() > 4,
         };
         let names = |from: usize| (from..1024).map(|n| n.to_string()).collect();
         let device = PublicDevice {
@@ -236,11 +265,55 @@ mod tests {
             free: names(1),
             free_together: Some(4998),
             readable: true,
-            claims: vec![claim("0"), claim("3000"), claim("5000")],
+            claims: vec![claim("0"), claim("3000"), claim("5000"), claim("8a1c-2d3e")],
             daemon: None,
         };
         let status = DeviceStatus::of_public(&device, true);
-        assert_eq!(status.held_text(), "2 of 5000, 1 of an earlier policy");
+        assert_eq!(status.held_text(), "2 of 5000, 1 of own size, 1 of an earlier policy");
         assert_eq!(status.free_text(), "1–1023 and 3975 more");
+    }
+
+    /// What a cluster's scheduler gives away has sizes that no policy names, and is not left of an earlier one.
+    #[test]
+    fn a_resource_claim_with_an_amount_is_of_no_earlier_policy() {
+        let policy = "sharing: {mps: {resources: [{name: nvidia.com/gpu, devices: [0], replicas: 10}]}}";
+        let policy = tranche_plan::policy::read::parse("c.yaml", policy).unwrap().policy;
+        let plan = tranche_plan::share::plan(&policy, &tranche_plan::sim::open("t4x2").unwrap()).unwrap();
+        let split = &plan.devices[0];
+        let top = tempfile::tempdir().unwrap();
+        let claims = Claims::open(top.path()).unwrap();
+        let claim = KubernetesObject {
+            namespace: "lab".to_owned(),
+            name: "train".to_owned(),
+            uid: "u".to_owned(),
+        };
+        let promise = Promise::Mps {
+            memory: Some(MemorySize::from_mib(2048)),
+            compute: Some(Percent::of_sum(30)),
+        };
+        let part = ClaimPart {
+            device: split.key.clone(),
+            part: HeldPart::share("8a1c".parse().unwrap(), promise),
+            bounds: split.bounds(),
+            name: claim.claim_on("gpu-0-8a1c"),
+            asked_as: "nvidia.com/claim=u-gpu-0-8a1c".to_owned(),
+        };
+        claims.lock().unwrap().reserve_for(&claim, &[part]).unwrap();
+        let books = claims.books().unwrap();
+        let public = PublicStatus::of(Some(&plan), &books, &[], 0);
+        for status in [
+            DeviceStatus::new("nvidia.com/gpu=0".to_owned(), &split.key, Some(split), &books),
+            DeviceStatus::of_public(&public.devices[0], true),
+        ] {
+            assert_eq!(status.held_of_earlier_policy, [""; 0]);
+            assert_eq!(status.held_text(), "0 of 10, 1 of own size");
+            assert!(status.is_held());
+        }
+        // Under a policy that shares the device in another way, it is one of an earlier policy.
+        let turns = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, devices: [0], replicas: 10}]}}";
+        let turns = tranche_plan::policy::read::parse("c.yaml", turns).unwrap().policy;
+        let turns = tranche_plan::share::plan(&turns, &tranche_plan::sim::open("t4x2").unwrap()).unwrap();
+        let status = DeviceStatus::new("gpu 0".to_owned(), &split.key, Some(&turns.devices[0]), &books);
+        assert_eq!(status.held_of_earlier_policy, ["8a1c"]);
     }
 }

@@ -3,8 +3,11 @@
 use super::handler::PreparedDevice;
 use super::opaque::{Opaque, decode};
 use super::quantity::thousandths;
-use k8s_openapi::api::resource::v1::{DeviceAllocationConfiguration, DeviceRequestAllocationResult, ResourceClaim};
-use std::collections::BTreeMap;
+use super::result::DeviceResult;
+use k8s_openapi::api::resource::v1::DeviceAllocationConfiguration;
+use kube::core::DynamicObject;
+use serde::Deserialize;
+use serde_json::Value;
 use tranche_core::types::{MemorySize, Percent};
 use tranche_protocol::{AllocatedDevice, ClaimSharing, DraKind};
 
@@ -20,25 +23,53 @@ pub struct Allocated {
     pub answer: PreparedDevice,
 }
 
-/// The devices of `claim` in the pool `pool` of the driver `driver`, in the order of the allocation.
-///
-/// # Errors
-/// Returns why the claim cannot be prepared, in one line: it is not allocated, has nothing of this pool, or a
-/// configuration is wrong.
-pub fn allocated(claim: &ResourceClaim, driver: &str, pool: &str) -> Result<Vec<Allocated>, String> {
-    let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
-    let devices = allocation.and_then(|allocation| allocation.devices.as_ref());
-    let devices = devices.ok_or("it is not allocated")?;
-    let results = devices.results.as_deref().unwrap_or_default();
-    let own: Vec<_> = results
-        .iter()
-        .filter(|one| one.driver == driver && one.pool == pool)
-        .collect();
-    if own.is_empty() {
-        return Err(format!("it has no device of {driver} in the pool {pool}"));
+/// What the scheduler has allocated to a claim, of all drivers.
+#[derive(Debug, Default, Deserialize)]
+pub struct Allocation {
+    #[serde(default)]
+    results: Vec<Value>,
+    #[serde(default)]
+    config: Vec<DeviceAllocationConfiguration>,
+}
+
+impl Allocation {
+    /// That of `claim`; `None` if it is not allocated.
+    ///
+    /// # Errors
+    /// Returns what cannot be read in it, in one line.
+    pub fn of(claim: &DynamicObject) -> Result<Option<Self>, String> {
+        match claim.data.pointer("/status/allocation/devices") {
+            None | Some(Value::Null) => Ok(None),
+            Some(devices) => Self::deserialize(devices)
+                .map(Some)
+                .map_err(|e| format!("its allocation cannot be read: {e}")),
+        }
     }
-    let configs = configs(devices.config.as_deref().unwrap_or_default(), driver)?;
-    own.into_iter().map(|result| device(result, &configs)).collect()
+
+    /// The results for the pool `pool` of the driver `driver`.
+    fn own<'a>(&'a self, driver: &'a str, pool: &'a str) -> impl Iterator<Item = &'a Value> {
+        let results = self.results.iter();
+        results.filter(move |one| one["driver"] == driver && one["pool"] == pool)
+    }
+
+    /// Whether it has a device of the pool `pool` of the driver `driver`.
+    pub fn has(&self, driver: &str, pool: &str) -> bool {
+        self.own(driver, pool).next().is_some()
+    }
+
+    /// The devices in the pool `pool` of the driver `driver`, in the order of the allocation.
+    ///
+    /// # Errors
+    /// Returns why they cannot be prepared, in one line: nothing is of this pool, a result has a field that this
+    /// version does not know, or a configuration is wrong.
+    pub fn devices(&self, driver: &str, pool: &str) -> Result<Vec<Allocated>, String> {
+        if !self.has(driver, pool) {
+            return Err(format!("it has no device of {driver} in the pool {pool}"));
+        }
+        let configs = configs(&self.config, driver)?;
+        let own = self.own(driver, pool).map(DeviceResult::read);
+        own.map(|result| device(&result?, &configs)).collect()
+    }
 }
 
 /// A configuration, with the requests that it is for; empty: all.
@@ -63,13 +94,9 @@ fn configs<'a>(all: &'a [DeviceAllocationConfiguration], driver: &str) -> Result
     Ok(found)
 }
 
-fn device(result: &DeviceRequestAllocationResult, configs: &[Config<'_>]) -> Result<Allocated, String> {
+fn device(result: &DeviceResult, configs: &[Config<'_>]) -> Result<Allocated, String> {
     let consumed = |name: &str| -> Result<Option<u64>, String> {
-        let Some(quantity) = result
-            .consumed_capacity
-            .as_ref()
-            .and_then(|all: &BTreeMap<_, _>| all.get(name))
-        else {
+        let Some(quantity) = result.consumed_capacity.get(name) else {
             return Ok(None);
         };
         let number = thousandths(quantity).and_then(|thousandths| u64::try_from(thousandths / 1000).ok());
@@ -85,11 +112,13 @@ fn device(result: &DeviceRequestAllocationResult, configs: &[Config<'_>]) -> Res
     let request = result.request.split('/').next().unwrap_or_default();
     let asked = AllocatedDevice {
         device: result.device.clone(),
+        request: request.to_owned(),
         share_id: result.share_id.clone(),
         memory: consumed("memory")?.map(MemorySize::from_bytes),
         compute: compute.map_err(|e| format!("its compute: {e}"))?,
         shares: small("shares")?,
         sharing: sharing(result, request, configs)?,
+        admin: result.admin_access.unwrap_or(false),
     };
     let answer = PreparedDevice {
         requests: vec![request.to_owned()],
@@ -102,11 +131,7 @@ fn device(result: &DeviceRequestAllocationResult, configs: &[Config<'_>]) -> Res
 }
 
 /// What the last configuration for this device says. One that names the request must fit the device.
-fn sharing(
-    result: &DeviceRequestAllocationResult,
-    request: &str,
-    configs: &[Config<'_>],
-) -> Result<Option<ClaimSharing>, String> {
+fn sharing(result: &DeviceResult, request: &str, configs: &[Config<'_>]) -> Result<Option<ClaimSharing>, String> {
     let kind = DraKind::of(&result.device);
     let mut found = None;
     for (requests, opaque) in configs {
@@ -129,9 +154,9 @@ fn sharing(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    fn claim(results: Value, config: Value) -> ResourceClaim {
+    fn claim(results: Value, config: Value) -> DynamicObject {
         let devices = json!({"results": results, "config": config});
         serde_json::from_value(json!({
             "metadata": {"namespace": "lab", "name": "train", "uid": "u"},
@@ -146,7 +171,8 @@ mod tests {
     }
 
     fn of(results: Value, config: Value) -> Result<Vec<Allocated>, String> {
-        allocated(&claim(results, config), "gpu.tranche.dev", "node1")
+        let allocation = Allocation::of(&claim(results, config))?.unwrap();
+        allocation.devices("gpu.tranche.dev", "node1")
     }
 
     fn config(source: &str, requests: Value, driver: &str, kind: &str, percent: u32) -> Value {
@@ -195,7 +221,40 @@ mod tests {
         let none = of(json!([other, elsewhere]), json!([])).unwrap_err();
         assert_eq!(none, "it has no device of gpu.tranche.dev in the pool node1");
         let claim = serde_json::from_value(json!({"metadata": {}, "spec": {}})).unwrap();
-        assert_eq!(allocated(&claim, "a", "b"), Err("it is not allocated".to_owned()));
+        assert!(Allocation::of(&claim).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_field_of_a_result_that_is_not_known_is_refused() {
+        let refused = |name: &str, value: Value| {
+            let mut one = result("gpu", "gpu-0");
+            one[name] = value;
+            of(json!([one]), json!([])).unwrap_err()
+        };
+        let why = refused("exclusiveUse", json!(true));
+        assert!(why.contains("`exclusiveUse`") && why.contains("gpu-0"), "{why}");
+        let why = refused("consumedCapacity", json!({"memory": "8Gi", "bandwidth": "10"}));
+        assert!(why.contains("\"bandwidth\""), "{why}");
+        // Fields that are for the scheduler, and an amount of nothing.
+        let mut known = result("gpu", "gpu-0");
+        known["tolerations"] = json!([{"operator": "Exists"}]);
+        known["bindingConditions"] = json!(["ready"]);
+        known["consumedCapacity"] = json!({"gpu.nvidia.com/memory": "0"});
+        known["adminAccess"] = json!(false);
+        assert!(!of(json!([known]), json!([])).unwrap()[0].asked.admin);
+        // Those of another driver are not this driver's to judge.
+        let mut other = result("nic", "nic-0");
+        other["driver"] = json!("nic.example.com");
+        other["exclusiveUse"] = json!(true);
+        assert_eq!(of(json!([other, result("gpu", "gpu-0")]), json!([])).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn admin_access_is_passed_on() {
+        let mut watched = result("all", "gpu-0");
+        watched["adminAccess"] = json!(true);
+        let all = of(json!([watched, result("gpu", "gpu-1")]), json!([])).unwrap();
+        assert_eq!([all[0].asked.admin, all[1].asked.admin], [true, false]);
     }
 
     #[test]

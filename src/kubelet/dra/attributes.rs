@@ -47,6 +47,7 @@ pub fn attributes(
         all.text(NVIDIA, "profile", mig.profile.as_deref());
     }
     all.label(NVIDIA, "productName", &gpu.product);
+    all.text(NVIDIA, "brand", gpu.brand.as_deref());
     all.text(NVIDIA, "architecture", gpu.architecture.as_deref());
     all.version("cudaComputeCapability", gpu.compute_capability.as_deref());
     all.version("driverVersion", node.driver.as_deref());
@@ -54,8 +55,8 @@ pub fn attributes(
     all.text(NVIDIA, "addressingMode", gpu.addressing.as_deref());
     all.number(NVIDIA, "index", gpu.index);
     all.number(NVIDIA, "minor", Some(gpu.minor));
-    // The root of the PCI hierarchy (pcieRoot) is not known here, and has no substitute.
     all.text(STANDARD, "pciBusID", Some(&gpu.pci));
+    all.text(STANDARD, "pcieRoot", gpu.pcie_root.as_deref());
     all.number(STANDARD, "numaNode", gpu.numa);
     all.text(TRANCHE, "strategy", Some(device.strategy.as_str()));
     all.text(TRANCHE, "guaranteeMemory", Some(&device.memory_guarantee));

@@ -1,6 +1,6 @@
 //! The devices of a ResourceSlice that one device of the node becomes.
 
-use super::attributes::{TRANCHE, attributes};
+use super::attributes::{NVIDIA, TRANCHE, attributes};
 use super::quantity::{MOST_MIB, mebibytes, number};
 use super::slices::{Form, MOST_COUNTERS};
 use k8s_openapi::api::resource::v1::{
@@ -16,21 +16,27 @@ use tranche_protocol::{DraDevice, DraDevices, DraDivided, DraHeld, DraInstance, 
 /// The longest name of a device, in bytes: it is a DNS label (RFC 1123).
 const MOST_LABEL: usize = 63;
 
+/// The capacities that have the same name with NVIDIA's driver.
+const NVIDIAS: [&str; 2] = ["memory", "multiprocessors"];
+
 /// All of a device, in percent.
 const WHOLE: u64 = 100;
 
 /// Makes the devices of the slices of one pool.
 pub(super) struct Devices<'a> {
     node: &'a DraDevices,
+    /// The name of the driver: the domain of the capacities that have none.
+    driver: &'a str,
     form: Form,
     names: BTreeSet<String>,
     pub(super) warnings: Vec<String>,
 }
 
 impl<'a> Devices<'a> {
-    pub(super) fn new(node: &'a DraDevices, form: Form) -> Self {
+    pub(super) fn new(node: &'a DraDevices, driver: &'a str, form: Form) -> Self {
         Self {
             node,
+            driver,
             form,
             names: BTreeSet::new(),
             warnings: Vec::new(),
@@ -100,6 +106,7 @@ impl<'a> Devices<'a> {
             mig: Some(DraMig {
                 uuid: None,
                 profile: Some(one.profile.clone()),
+                engines: one.engines,
             }),
             memory: Some(one.memory),
             multiprocessors: Some(one.multiprocessors),
@@ -146,17 +153,21 @@ impl<'a> Devices<'a> {
         name: &str,
         device: &DraDevice,
         share: Option<&DraShare>,
-        capacity: [(&str, Option<Quantity>); N],
+        capacity: [(&'static str, Option<Quantity>); N],
         is_held: bool,
     ) -> Option<Device> {
-        let capacity = capacity.into_iter().filter_map(|(name, value)| {
+        let amounts = capacity.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let amounts: Vec<(&'static str, Quantity)> = amounts.collect();
+        let own = amounts.iter().map(|(name, value)| {
             let value = DeviceCapacity {
-                value: value?,
+                value: value.clone(),
                 request_policy: None,
             };
-            Some((name.to_owned(), value))
+            ((*name).to_owned(), value)
         });
-        let capacity = capacity.collect();
+        let mut capacity = own.collect();
+        let nvidias = amounts.into_iter().filter(|(name, _)| NVIDIAS.contains(name));
+        self.add_nvidias(&mut capacity, nvidias.chain(engines(device)), None);
         self.device(name, device, share, capacity, is_held)
     }
 
@@ -204,9 +215,40 @@ impl<'a> Devices<'a> {
             most: left,
         };
         publish("shares", claims, number);
+        // What the whole device has is for selectors: a claim gets nothing of these, and is charged nothing.
+        let nothing = CapacityRequestPolicy {
+            default: Some(number(0)),
+            valid_range: None,
+            valid_values: Some(vec![number(0)]),
+        };
+        let memory = device.memory.map(|size| ("memory", self.memory(device, size)));
+        let sms = device
+            .multiprocessors
+            .map(|count| ("multiprocessors", number(count.into())));
+        let whole: Vec<_> = memory.into_iter().chain(sms).chain(engines(device)).collect();
+        self.add_nvidias(&mut capacity, whole.into_iter(), Some(&nothing));
         let mut shared = self.device(&device.name, device, None, capacity, is_held)?;
         shared.allow_multiple_allocations = Some(true);
         Some(shared)
+    }
+
+    /// Adds what NVIDIA's driver publishes, under its domain, where no capacity has the same name already.
+    fn add_nvidias(
+        &self,
+        capacity: &mut BTreeMap<String, DeviceCapacity>,
+        amounts: impl Iterator<Item = (&'static str, Quantity)>,
+        policy: Option<&CapacityRequestPolicy>,
+    ) {
+        for (name, value) in amounts {
+            let name = match self.driver == NVIDIA {
+                true => name.to_owned(),
+                false => format!("{NVIDIA}/{name}"),
+            };
+            capacity.entry(name).or_insert(DeviceCapacity {
+                value,
+                request_policy: policy.cloned(),
+            });
+        }
     }
 
     fn device(
@@ -270,6 +312,22 @@ impl<'a> Devices<'a> {
         }
         mib.min(MOST_MIB)
     }
+}
+
+/// The engines of a MIG device, by NVIDIA's names.
+fn engines(device: &DraDevice) -> impl Iterator<Item = (&'static str, Quantity)> + use<> {
+    let engines = device.mig.as_ref().and_then(|mig| mig.engines);
+    let named = engines.map(|engines| {
+        [
+            ("copyEngines", engines.copy),
+            ("decoders", engines.decoders),
+            ("encoders", engines.encoders),
+            ("jpegEngines", engines.jpeg),
+            ("ofaEngines", engines.ofa),
+        ]
+    });
+    let named = named.into_iter().flatten();
+    named.map(|(name, count)| (name, number(count.into())))
 }
 
 /// Amounts as counters.

@@ -8,6 +8,7 @@ use super::pace::{Pacing, Repeats};
 use super::probe::{kept, probe};
 use super::slices::{DesiredSlice, Form, NodeRef, slices};
 use crate::api::why;
+use crate::ready::{Part, Ready};
 use crate::said::{Said, Topic};
 use futures_util::{Stream, StreamExt};
 use k8s_openapi::api::resource::v1::ResourceSlice;
@@ -38,6 +39,7 @@ pub struct Publisher {
     driver: String,
     node: NodeRef,
     said: Said,
+    ready: Ready,
     pacing: Pacing,
     /// What the API server has, as far as it is known.
     actual: Actual,
@@ -58,12 +60,13 @@ pub struct Publisher {
 
 impl Publisher {
     /// One for the node `node`, which publishes nothing yet.
-    pub fn new(client: Client, driver: &str, node: NodeRef, said: Said, pacing: Pacing) -> Self {
+    pub fn new(client: Client, driver: &str, node: NodeRef, said: Said, ready: Ready, pacing: Pacing) -> Self {
         Self {
             api: Api::all(client),
             driver: driver.to_owned(),
             node,
             said,
+            ready,
             pacing,
             actual: Actual::new(),
             devices: None,
@@ -364,11 +367,15 @@ impl Publisher {
         // Messages of one fault differ in versions and times.
         if self.reported.insert(code) {
             let what = format!("the ResourceSlices of this node cannot be published: {}", why(error));
+            self.ready.set(Part::Slices, Some(what.clone()));
             self.said.warn(Topic::Slices, what);
         }
     }
 
     fn is_well(&mut self) {
+        if self.devices.is_some() {
+            self.ready.set(Part::Slices, None);
+        }
         if !self.failed.is_any() {
             return;
         }

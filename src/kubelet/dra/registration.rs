@@ -1,6 +1,7 @@
 //! What the kubelet asks before it uses the driver.
 
 use crate::proto::pluginregistration as api;
+use crate::ready::{Part, Ready};
 use crate::said::{Said, Topic};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,7 @@ pub(super) struct Registration {
     /// The driver's socket.
     pub(super) endpoint: PathBuf,
     pub(super) said: Arc<Mutex<Said>>,
+    pub(super) ready: Ready,
 }
 
 #[tonic::async_trait]
@@ -44,12 +46,12 @@ impl api::registration_server::Registration for Registration {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if status.plugin_registered {
             said.is_well(&topic);
+            self.ready.set(Part::Driver, None);
             info!("driver {driver}: registered with the kubelet");
         } else {
-            said.warn(
-                topic,
-                format!("driver {driver}: the kubelet refused it: {}", status.error),
-            );
+            let what = format!("driver {driver}: the kubelet refused it: {}", status.error);
+            self.ready.set(Part::Driver, Some(what.clone()));
+            said.warn(topic, what);
         }
         Ok(Response::new(api::RegistrationStatusResponse {}))
     }

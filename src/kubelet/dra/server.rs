@@ -8,6 +8,7 @@ use crate::dra::registration::Registration;
 use crate::dra::routes::Routes;
 use crate::dra::{ClaimHandler, DeviceHealth};
 use crate::proto::pluginregistration::registration_server::RegistrationServer;
+use crate::ready::{Part, Ready};
 use crate::said::{Said, Topic};
 use std::io;
 use std::path::PathBuf;
@@ -116,6 +117,7 @@ pub async fn serve(
     handler: impl ClaimHandler,
     health: watch::Receiver<Vec<DeviceHealth>>,
     said: Said,
+    ready: Ready,
     stop: impl Future<Output = ()>,
 ) {
     settings.remove_stale();
@@ -130,6 +132,7 @@ pub async fn serve(
         driver: settings.driver.as_str().into(),
         endpoint: settings.socket(),
         said: said.clone(),
+        ready: ready.clone(),
     };
     let (plugin_sender, plugin_connections) = mpsc::channel(WAITING);
     let (registration_sender, registration_connections) = mpsc::channel(WAITING);
@@ -153,7 +156,7 @@ pub async fn serve(
     ];
     tokio::select! {
         () = stop => {}
-        () = keep(&mut sockets, &settings, &said) => {}
+        () = keep(&mut sockets, &settings, &said, &ready) => {}
     }
     // The kubelet forgets the driver when the registration is gone.
     let [plugin, registration] = sockets;
@@ -171,7 +174,7 @@ fn filtered(stream: io::Result<UnixStream>) -> io::Result<AuthorityFilter<UnixSt
 }
 
 /// Keeps the sockets where they belong.
-async fn keep(sockets: &mut [Listening], settings: &DraSettings, said: &Mutex<Said>) {
+async fn keep(sockets: &mut [Listening], settings: &DraSettings, said: &Mutex<Said>, ready: &Ready) {
     let (sender, mut changes) = watch::channel(0);
     let dirs = vec![settings.dir(), settings.kubelet_dir.join(REGISTRY)];
     let look = settings.times.look;
@@ -186,7 +189,12 @@ async fn keep(sockets: &mut [Listening], settings: &DraSettings, said: &Mutex<Sa
             let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
             match checked {
                 Ok(()) => said.is_well(&topic),
-                Err(e) => said.warn(topic, format!("driver {}: {e}; trying again", settings.driver)),
+                Err(e) => {
+                    let what = format!("driver {}: {e}; trying again", settings.driver);
+                    // The kubelet registers it anew from its new socket.
+                    ready.set(Part::Driver, Some(what.clone()));
+                    said.warn(topic, what);
+                }
             }
         }
         tokio::select! {

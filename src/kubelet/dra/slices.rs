@@ -69,7 +69,7 @@ pub struct DesiredPool {
 /// The slices of the devices that `devices` lists. What would break a limit of the API is shortened or left out, with a
 /// warning; names of drivers and nodes are taken as valid.
 pub fn slices(devices: &DraDevices, driver: &str, node: &NodeRef, form: Form) -> DesiredPool {
-    let mut made = Devices::new(devices, form);
+    let mut made = Devices::new(devices, driver, form);
     let divided: Vec<&DraDivided> = match form {
         Form::Full => devices.divided.iter().filter(|gpu| made.can_count(gpu)).collect(),
         Form::Uncounted | Form::Plain => Vec::new(),
@@ -82,7 +82,9 @@ pub fn slices(devices: &DraDevices, driver: &str, node: &NodeRef, form: Form) ->
             ..DesiredSlice::default()
         })
         .collect();
-    let existing = by_gpu(&devices.devices);
+    let mut existing = by_gpu(&devices.devices);
+    // A request for several GPUs gets whole ones while there are any: a container has one MPS share at most.
+    existing.sort_by_key(|gpu| gpu.iter().any(|device| device.parts.is_some()));
     let existing = existing
         .iter()
         .map(|gpu| gpu.iter().flat_map(|device| made.of(device)).collect());

@@ -8,6 +8,7 @@ use super::server::{DraSettings, DraTimes, serve};
 use super::slices::NodeRef;
 use crate::api::why;
 use crate::broker::Broker;
+use crate::ready::Ready;
 use crate::said::{Notice, Said, Topic};
 use crate::settings::{DriverOptions, Settings};
 use k8s_openapi::api::core::v1::Node;
@@ -32,9 +33,10 @@ pub fn start(
     node: &str,
     state: watch::Receiver<u64>,
     events: Option<mpsc::Sender<Notice>>,
+    ready: Ready,
 ) -> Running {
     let broker = Broker::of(&settings.state_dir);
-    let driver = Driver::new(client.clone(), broker.clone(), &options.name, node);
+    let driver = Driver::new(client.clone(), broker.clone(), &options.name, node, settings.times);
     let (devices_sender, devices) = watch::channel(None);
     let (health_sender, health) = watch::channel(Vec::new());
     let work = DraNode {
@@ -50,7 +52,15 @@ pub fn start(
     };
     tokio::spawn(work.work());
     let said = Said::new(events.clone());
-    tokio::spawn(publish(client, options.name.clone(), node.to_owned(), said, devices));
+    let slices = publish(
+        client,
+        options.name.clone(),
+        node.to_owned(),
+        said,
+        ready.clone(),
+        devices,
+    );
+    tokio::spawn(slices);
     let server = DraSettings {
         kubelet_dir: settings.kubelet_dir.clone(),
         driver: options.name.clone(),
@@ -61,7 +71,7 @@ pub fn start(
     let stopped = async move { drop(stopped.await) };
     Running {
         stop,
-        server: tokio::spawn(serve(server, driver, health, Said::new(events), stopped)),
+        server: tokio::spawn(serve(server, driver, health, Said::new(events), ready, stopped)),
     }
 }
 
@@ -85,6 +95,7 @@ async fn publish(
     driver: String,
     name: String,
     mut said: Said,
+    ready: Ready,
     devices: watch::Receiver<Option<DraDevices>>,
 ) {
     // The slices are removed with the node, by its UID.
@@ -102,7 +113,7 @@ async fn publish(
     };
     said.is_well(&Topic::Slices);
     let node = NodeRef { name, uid };
-    Publisher::new(client, &driver, node, said, Pacing::default())
+    Publisher::new(client, &driver, node, said, ready, Pacing::default())
         .work(devices)
         .await;
 }

@@ -3,6 +3,7 @@
 use crate::command::Command;
 use crate::kubelet::register;
 use crate::proto::deviceplugin::device_plugin_server::DevicePluginServer;
+use crate::ready::{Part, Ready};
 use crate::registrar::{Ended, Registrar};
 use crate::service::{Service, StreamEvent};
 use crate::socket::{Presence, Socket};
@@ -43,14 +44,16 @@ pub(super) struct Runner {
     /// Whether another process serves this resource on a socket of the same name.
     is_replaced: bool,
     registrar: Registrar,
+    ready: Ready,
     /// The last fault that was logged: one that lasts is one line.
     said: String,
 }
 
 impl Runner {
     /// One that serves on a socket called `name` in `dir`.
-    pub(super) fn new(name: String, dir: PathBuf, service: Service, ending: watch::Sender<u64>) -> Self {
-        Self {
+    pub(super) fn new(name: String, dir: PathBuf, service: Service, ending: watch::Sender<u64>, ready: Ready) -> Self {
+        let runner = Self {
+            ready,
             name,
             dir,
             service,
@@ -60,7 +63,18 @@ impl Runner {
             is_replaced: false,
             registrar: Registrar::new(Instant::now()),
             said: String::new(),
-        }
+        };
+        runner.report();
+        runner
+    }
+
+    /// Says whether the kubelet has the devices.
+    fn report(&self) {
+        let resource = &self.service.resource;
+        let missing = || format!("{resource}: the kubelet has not registered it");
+        let is_missing = !self.registrar.is_read() || self.is_replaced;
+        self.ready
+            .set(Part::Resource(resource.to_string()), is_missing.then(missing));
     }
 
     pub(super) async fn run(
@@ -90,7 +104,10 @@ impl Runner {
                     () = self.attempt() => {}
                 }
             }
+            self.report();
         }
+        // What is not offered is not missing.
+        self.ready.set(Part::Resource(self.service.resource.to_string()), None);
         self.end().await;
     }
 

@@ -7,7 +7,7 @@ use crate::inventory::Inventory;
 use crate::share::{DraPart, Fit};
 use tranche_core::call::ReleaseCall;
 use tranche_core::error::{Error, Result};
-use tranche_core::types::{CdiKind, HostPath, Promise, Subject};
+use tranche_core::types::{CdiKind, Device, HostPath, Promise, Subject};
 
 /// The specification of a claim that was made beforehand: `nvidia.com/claim=NAME`, with the limits of its shares in
 /// sum. `spec_file` is where it will be, so that it can be removed together with the claim.
@@ -59,7 +59,17 @@ impl ClaimDevice<'_> {
     }
 }
 
-/// The specification of a resource claim of Kubernetes, with all of `devices`. Messages call the claim `asked_as`.
+/// A device that a resource claim of Kubernetes only watches (admin access): it may be anybody's.
+#[derive(Debug)]
+pub struct WatchedDevice {
+    /// Its name in the specification.
+    pub name: String,
+    /// The device.
+    pub device: Device,
+}
+
+/// The specification of a resource claim of Kubernetes, with all of `devices` and the nodes of `watched`. Messages call
+/// the claim `asked_as`.
 ///
 /// # Errors
 /// As [`claim`].
@@ -68,6 +78,7 @@ pub fn resource_claim(
     options: &Options,
     asked_as: &str,
     devices: &[ClaimDevice<'_>],
+    watched: &[WatchedDevice],
 ) -> Result<Derived> {
     let claimer = Claimer::of(options).ok_or_else(|| Error::usage("claim", "needs the hook of tranche"))?;
     let (mut derived, programs) = gpu::without_devices(inventory, options)?;
@@ -91,6 +102,11 @@ pub fn resource_claim(
             device: Some(split.key.clone()),
             ..ReleaseCall::default()
         }));
+        derived.devices.push(DerivedDevice::named(name, edits)?);
+    }
+    for WatchedDevice { name, device } in watched {
+        let mut edits = gpu::nodes_of(inventory, options, *device)?;
+        edits.merge(&programs)?;
         derived.devices.push(DerivedDevice::named(name, edits)?);
     }
     Ok(derived)

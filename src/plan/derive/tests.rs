@@ -66,6 +66,8 @@ fn gpu(index: u32, minor: u32) -> Gpu {
         persistence: None,
         addressing: None,
         numa_node: None,
+        pcie_root: None,
+        brand: None,
         virtualization: None,
         node: Some(node(&format!("/dev/nvidia{minor}"), 195, minor)),
         dri: vec![DriNode {
@@ -94,6 +96,7 @@ fn mig(index: u32, gi: u32, ci: u32, profile: &str) -> MigDevice {
         gpu_slices: None,
         compute_slices: None,
         sms: None,
+        engines: None,
         gpu_instance_cap: Some(node(&format!("/dev/nvidia-caps/nvidia-cap{gi}"), 237, gi)),
         compute_instance_cap: Some(node(&format!("/dev/nvidia-caps/nvidia-cap{gi}{ci}"), 237, gi * 10 + ci)),
     }

@@ -25,6 +25,9 @@ pub struct Gpu {
     pub pci: PciAddress,
     /// Product name: `NVIDIA H200`.
     pub name: String,
+    /// Its brand, as NVIDIA's programs for Kubernetes write it: `Nvidia`, `GeForce`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brand: Option<String>,
     /// Architecture.
     pub architecture: Option<Architecture>,
     /// Compute capability.
@@ -47,6 +50,9 @@ pub struct Gpu {
     pub addressing: Option<AddressingMode>,
     /// The NUMA node of its PCI device.
     pub numa_node: Option<u32>,
+    /// The root of the PCI hierarchy that it is below: `pci0000:40`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie_root: Option<String>,
     /// Whether this is a piece of a GPU that a hypervisor hands out.
     pub virtualization: Option<VirtualizationMode>,
     /// `/dev/nvidiaN`; `None` if neither the node nor the driver's major number is known.
@@ -125,6 +131,9 @@ pub struct MigDevice {
     /// Streaming multiprocessors of the compute instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sms: Option<u32>,
+    /// Engines of the GPU instance; compute instances of one GPU instance share them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engines: Option<Engines>,
     /// The capability node of the GPU instance.
     pub gpu_instance_cap: Option<DeviceNode>,
     /// The capability node of the compute instance.
@@ -267,4 +276,20 @@ pub enum VirtualizationMode {
     HostVgpu,
     /// A host that hands out vSGAs.
     HostVsga,
+}
+
+/// How many of its engines an instance has for itself (`nvmlGpuInstanceProfileInfo_t`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Engines {
+    /// Copy engines.
+    pub copy: u32,
+    /// Decoders.
+    pub decoders: u32,
+    /// Encoders.
+    pub encoders: u32,
+    /// JPEG decoders.
+    pub jpeg: u32,
+    /// Optical flow accelerators.
+    pub ofa: u32,
 }

@@ -1,5 +1,6 @@
 //! The sizes of instances that a driver offers for a GPU.
 
+use crate::inventory::Engines;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tranche_core::types::{MemorySize, MigProfile, in_mib};
@@ -78,22 +79,6 @@ impl InstanceProfile {
     pub fn compute_of(&self, slices: u32) -> Option<&ComputeProfile> {
         self.compute.iter().find(|compute| compute.slices == slices)
     }
-}
-
-/// How many of its engines an instance has for itself (`nvmlGpuInstanceProfileInfo_t`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Engines {
-    /// Copy engines.
-    pub copy: u32,
-    /// Decoders.
-    pub decoders: u32,
-    /// Encoders.
-    pub encoders: u32,
-    /// JPEG decoders.
-    pub jpeg: u32,
-    /// Optical flow accelerators.
-    pub ofa: u32,
 }
 
 /// A size of compute instance within a GPU instance.

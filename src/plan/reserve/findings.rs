@@ -175,11 +175,15 @@ pub fn held_unsplit<'a>(
     unreadable.chain(held).collect()
 }
 
+/// Whether a claim may have parts of any size, which no policy names: a resource claim of Kubernetes on a device that
+/// is still shared in the same way.
+pub fn has_own_amounts(split: &SplitDevice, claim: &Claim) -> bool {
+    claim.resource_claim().is_some() && claim.part.strategy() == split.method.strategy()
+}
+
 /// Whether a plan has each share of a claim in the size that was promised.
-///
-/// A resource claim of Kubernetes has parts of any size, which no policy names.
 fn is_known(split: &SplitDevice, claim: &Claim) -> bool {
-    if claim.resource_claim().is_some() && claim.part.strategy() == split.method.strategy() {
+    if has_own_amounts(split, claim) {
         return true;
     }
     claim.part.shares().iter().all(|held| {

@@ -5,8 +5,8 @@ mod dra;
 mod sharing;
 
 pub use divided::{ClaimableInstance, claimable_instances, dra_divided, dra_instance, is_claimable_name};
-pub use dra::{DraPart, dra_devices, dra_part};
-pub use sharing::dra_limits;
+pub use dra::{DraPart, dra_devices, dra_part, dra_watched};
+pub use sharing::{dra_limits, dra_together};
 
 use super::absent::AbsentDevice;
 use super::{Plan, SplitDevice};

@@ -35,6 +35,8 @@ fn gpu(index: u32, mib: u64) -> Gpu {
         persistence: None,
         addressing: None,
         numa_node: None,
+        pcie_root: None,
+        brand: None,
         virtualization: None,
         node: None,
         dri: Vec::new(),
@@ -55,6 +57,7 @@ fn mig(index: u32, profile: &str, mib: u64) -> MigDevice {
         gpu_slices: None,
         compute_slices: None,
         sms: None,
+        engines: None,
         gpu_instance_cap: None,
         compute_instance_cap: None,
     }

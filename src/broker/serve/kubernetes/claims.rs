@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
-use tranche_core::error::{Context, Error, Result};
-use tranche_core::ledger::{KubernetesObject, OutOfService};
-use tranche_core::types::{DeviceKey, HostPath};
+use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::ledger::{KubernetesObject, LedgerError, OutOfService, Refused};
+use tranche_core::types::{CdiKind, DeviceKey, HostPath};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
-use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, Sharing};
+use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, Sharing, WatchedDevice};
 use tranche_plan::host_file::HostFileSeen;
-use tranche_plan::share::{dra_instance, dra_limits, dra_part};
+use tranche_plan::share::{dra_instance, dra_limits, dra_part, dra_together, dra_watched};
 use tranche_protocol::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_state::replace::{FileOptions, Prepared};
 
@@ -38,16 +38,20 @@ pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &Prepare
     check(&request.claim, &request.devices)?;
     let seen = HostFileSeen::now(commands.state_dir());
     let facts = commands.facts()?;
-    // A late call makes no instance.
-    drop(lock_ledger(commands, &Claims::open(commands.state_dir())?, request)?);
-    let instances = ClaimInstances::make(commands, &facts, &request.claim, &request.devices)?;
+    let claims = Claims::open(commands.state_dir())?;
+    let instances = ClaimInstances::wanted(&request.devices);
+    if !instances.is_empty() {
+        // A late call makes no instance.
+        drop(lock_ledger(commands, &claims, request)?);
+    }
+    let instances = ClaimInstances::make(commands, &facts, &request.claim, &instances)?;
     let prepared = instances
         .facts(commands, facts)
-        .and_then(|facts| prepare(commands, &facts, &seen, request, &instances.keys));
-    if prepared.is_err() {
+        .and_then(|facts| prepare(commands, &facts, &seen, &claims, request, &instances.keys));
+    if !prepared.as_ref().is_ok_and(|prepared| prepared.held.is_none()) {
         instances.give_back(commands);
     }
-    prepared
+    serde_json::to_value(prepared?).about("broker", "cannot write its answer")
 }
 
 /// Locks the ledger, if the claim was not given up since the kubelet has asked.
@@ -71,33 +75,39 @@ fn prepare(
     commands: &Commands<'_>,
     facts: &Facts,
     seen: &HostFileSeen,
+    claims: &Claims,
     request: &PrepareClaimRequest,
     instances: &BTreeMap<String, DeviceKey>,
-) -> Result<Value> {
+) -> Result<PreparedClaim> {
     let claim = &request.claim;
-    let parts = parts(facts, claim, &request.devices, instances)?;
-    let claims = Claims::open(commands.state_dir())?;
-    let locked = lock_ledger(commands, &claims, request)?;
+    let names = names(claim, &request.devices)?;
+    let parts = parts(facts, claim, &request.devices, &names, instances)?;
+    let watched = watched(facts, &request.devices, &names)?;
+    let locked = lock_ledger(commands, claims, request)?;
     let gone = seen.gone(&facts.inventory).about("host", "is not known")?;
     if let Some(one) = parts.iter().find(|one| gone.contains(&one.part.split.key)) {
         return Err(Error::failed(one.part.split.device, "was destroyed meanwhile"));
     }
     // What needs room comes before the reservation, which could not be given up on a full disk.
-    let specification = specification(commands, facts, claim, &parts)?;
-    let had = locked.books()?;
-    let had = had.claims().any(|had| had.resource_claim().as_ref() == Some(claim));
-    let reserved: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
-    warn(
-        &locked
-            .reserve_for(claim, &reserved)
-            .map_err(|error| explain(claim, error))?,
-    );
+    let specification = specification(commands, facts, claim, &parts, &watched)?;
+    let wanted: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
+    let reserved = match locked.reserve_for(claim, &wanted) {
+        Ok(reserved) => reserved,
+        Err(LedgerError::Refused(refused)) if request.waits && ends_by_itself(&refused) => {
+            return Ok(PreparedClaim {
+                cdi: Vec::new(),
+                held: Some(line(&explain(claim, refused.into()))),
+            });
+        }
+        Err(error) => return Err(explain(claim, error)),
+    };
+    warn(&reserved.problems);
     let prepared = specification.put_in_place();
     drop(locked);
     let prepared = prepared.and_then(|()| make_ready(commands, &parts));
     if let Err(error) = prepared {
         // What its containers use already stays reserved.
-        let given_up = match had {
+        let given_up = match reserved.had {
             true => Ok(()),
             false => claims
                 .lock()
@@ -106,14 +116,22 @@ fn prepare(
         };
         return Err(match given_up {
             Ok(()) => error,
-            Err(other) => error.and_hint(format_args!(
-                "it stays reserved, because {}",
-                tranche_core::error::line(&other)
-            )),
+            Err(other) => error.and_hint(format_args!("it stays reserved, because {}", line(&other))),
         });
     }
-    let cdi = parts.iter().map(|one| one.cdi_name()).collect();
-    serde_json::to_value(PreparedClaim { cdi }).about("broker", "cannot write its answer")
+    let cdi = names
+        .iter()
+        .map(|name| format!("{}={name}", CdiKind::claim()))
+        .collect();
+    Ok(PreparedClaim { cdi, held: None })
+}
+
+/// Whether a holder may end soon, and with it what it refuses.
+fn ends_by_itself(refused: &Refused) -> bool {
+    matches!(
+        refused,
+        Refused::Taken { .. } | Refused::Misfit { .. } | Refused::Waiting { .. }
+    )
 }
 
 /// Gives up what is reserved for a claim. It needs neither the driver nor the policy, and a claim that is unknown is
@@ -142,35 +160,61 @@ fn give_up(commands: &Commands<'_>, locked: &LockedClaims<'_>, uid: &str) -> Res
     })
 }
 
+/// The name of each device in the specification of the claim.
+fn names(claim: &KubernetesObject, devices: &[AllocatedDevice]) -> Result<Vec<String>> {
+    let own: Vec<String> = devices.iter().map(own_name).collect();
+    let mut seen = BTreeSet::new();
+    match own.iter().find(|name| !seen.insert(*name)) {
+        Some(twice) => Err(Error::usage(format!("device {twice}"), "is in the claim twice")),
+        None => Ok(own.iter().map(|name| format!("{}-{name}", claim.uid)).collect()),
+    }
+}
+
+/// What tells a device from the others of its claim.
+fn own_name(device: &AllocatedDevice) -> String {
+    match &device.share_id {
+        Some(share) => format!("{}-{share}", device.device),
+        None => device.device.clone(),
+    }
+}
+
+/// The devices that the claim owns. `names` has a name for each of `devices`.
 fn parts<'a>(
     facts: &'a Facts,
     claim: &KubernetesObject,
     devices: &[AllocatedDevice],
+    names: &[String],
     instances: &BTreeMap<String, DeviceKey>,
 ) -> Result<Vec<ClaimDevice<'a>>> {
-    let mut names = BTreeSet::new();
-    let mut parts = Vec::with_capacity(devices.len());
-    for device in devices {
+    let owned = devices.iter().zip(names).filter(|(device, _)| !device.admin);
+    let part = |(device, name): (&AllocatedDevice, &String)| {
         let part = match instances.get(&device.device) {
             Some(key) => dra_instance(&facts.plan, device, key)?,
             None => dra_part(&facts.inventory, &facts.plan, device)?,
         };
         let limits = dra_limits(device, &part)?;
-        let own = match &device.share_id {
-            Some(share) => format!("{}-{share}", device.device),
-            None => device.device.clone(),
-        };
-        if !names.insert(own.clone()) {
-            return Err(Error::usage(format!("device {own}"), "is in the claim twice"));
-        }
-        parts.push(ClaimDevice {
-            name: format!("{}-{own}", claim.uid),
-            claim: claim.claim_on(&own),
+        Ok(ClaimDevice {
+            name: name.clone(),
+            claim: claim.claim_on(&own_name(device)),
             part,
             limits,
-        });
-    }
+        })
+    };
+    let parts: Vec<ClaimDevice<'_>> = owned.clone().map(part).collect::<Result<_>>()?;
+    dra_together(owned.map(|(device, _)| device).zip(parts.iter().map(|one| &one.part)))?;
     Ok(parts)
+}
+
+/// The devices that the claim watches by admin access: no hook claims them, and nobody waits for them.
+fn watched(facts: &Facts, devices: &[AllocatedDevice], names: &[String]) -> Result<Vec<WatchedDevice>> {
+    let watched = devices.iter().zip(names).filter(|(device, _)| device.admin);
+    let one = |(device, name): (&AllocatedDevice, &String)| {
+        Ok(WatchedDevice {
+            name: name.clone(),
+            device: dra_watched(&facts.inventory, &facts.plan, &device.device)?,
+        })
+    };
+    watched.map(one).collect()
 }
 
 fn reservation(one: &ClaimDevice<'_>) -> ClaimPart {
@@ -189,6 +233,7 @@ fn specification(
     facts: &Facts,
     claim: &KubernetesObject,
     parts: &[ClaimDevice<'_>],
+    watched: &[WatchedDevice],
 ) -> Result<Prepared> {
     let options = Options {
         hook: Some(HookOptions::at(facts.hook.clone())),
@@ -200,7 +245,7 @@ fn specification(
         }),
         ..Options::default()
     };
-    let derived = derive::resource_claim(&facts.inventory, &options, &claim.to_string(), parts)?;
+    let derived = derive::resource_claim(&facts.inventory, &options, &claim.to_string(), parts, watched)?;
     let (spec, _) = build(&derived, None)?;
     let header = format!("Made by tranche {} for {claim}", env!("CARGO_PKG_VERSION"));
     let text = encode(&spec, Format::Yaml, &[header])?;

@@ -32,7 +32,14 @@ pub(super) struct ClaimInstances<'a> {
 }
 
 impl<'a> ClaimInstances<'a> {
-    /// Makes those of `devices` that are instances and do not exist, for `claim`. Names that no GPU has are left out.
+    /// The names of instances among the devices that a claim owns.
+    pub(super) fn wanted(devices: &[AllocatedDevice]) -> Vec<&str> {
+        let owned = devices.iter().filter(|device| !device.admin);
+        let names = owned.map(|device| device.device.as_str());
+        names.filter(|name| is_claimable_name(name)).collect()
+    }
+
+    /// Makes the instances `wanted` that do not exist, for `claim`. Names that no GPU has are left out.
     ///
     /// # Errors
     /// Returns who leaves no room for one, or why the driver does not make it. What was made before it is destroyed.
@@ -40,16 +47,14 @@ impl<'a> ClaimInstances<'a> {
         commands: &'a Commands<'_>,
         facts: &Facts,
         claim: &KubernetesObject,
-        devices: &[AllocatedDevice],
+        wanted: &[&str],
     ) -> Result<Self> {
-        let names = devices.iter().map(|device| device.device.as_str());
-        let wanted: Vec<&str> = names.filter(|name| is_claimable_name(name)).collect();
         let mut made = Self::default();
         if wanted.is_empty() {
             return Ok(made);
         }
         made.layout = Some(lock(&commands.mig));
-        match made.make_all(commands, &facts.inventory, &claim.uid, &wanted) {
+        match made.make_all(commands, &facts.inventory, &claim.uid, wanted) {
             Ok(()) => Ok(made),
             Err(error) => {
                 made.give_back(commands);

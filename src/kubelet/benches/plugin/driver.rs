@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tranche_core::ledger::KubernetesObject;
 use tranche_kubelet::dra::{ClaimHandler, DraSettings, DraTimes, PreparedDevice, serve};
+use tranche_kubelet::ready::Ready;
 use tranche_kubelet::said::Said;
 use tranche_protocol::DraDevices;
 
@@ -58,6 +59,7 @@ fn empty(node: &DriverNode) -> Runtime {
         Nothing,
         health,
         Said::default(),
+        Ready::new(false, true),
         std::future::pending(),
     ));
     wait_registered(node, EMPTY);

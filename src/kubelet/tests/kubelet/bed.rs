@@ -71,6 +71,7 @@ impl Bed {
             device_plugin: true,
             dra: None,
             cluster: ClusterSettings::default(),
+            ready_file: None,
             times: Times {
                 period: Duration::from_millis(50),
                 look: Duration::from_millis(20),
@@ -78,6 +79,7 @@ impl Bed {
                 check: Duration::from_secs(3600),
                 absent: Duration::from_millis(300),
                 reconcile: Duration::from_millis(200),
+                ..Times::default()
             },
         }
     }

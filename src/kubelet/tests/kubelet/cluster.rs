@@ -1,12 +1,14 @@
 //! What the cluster says: a ConfigMap and the label of the node. What it gets: events.
 
-use crate::bed::{Bed, Process, until};
+use crate::bed::{Bed, Plugin, Process, until};
 use crate::fake_api::{FakeApi, NODE};
 use crate::offers::whole;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::time::Duration;
+use tranche_kubelet::{ClusterSettings, Settings, Times};
 
 /// The calls for which the chart asks for rights. tests/chart compares its roles with the same file.
 const CALLS: &str = include_str!("../../../../tests/chart/calls.txt");
@@ -87,6 +89,31 @@ fn the_label_of_the_node_names_its_configuration() {
     });
     let warnings = process.log().into_iter().filter(|line| line.starts_with(" WARN"));
     assert_eq!(warnings.collect::<Vec<_>>(), [""; 0]);
+}
+
+/// What is published between the two would be scheduled, and could not be prepared.
+#[test]
+fn the_offers_follow_a_policy_of_the_cluster_at_once() {
+    let scene = Scene::new(&[("a", "# a")]);
+    let settings = Settings {
+        cluster: ClusterSettings {
+            config_dir: Some(scene.config_dir()),
+            ..ClusterSettings::default()
+        },
+        times: Times {
+            period: Duration::from_secs(3600),
+            ..scene.bed.settings().times
+        },
+        ..scene.bed.settings()
+    };
+    let _plugin = Plugin::start(settings);
+    scene.wait_policy(Some("# a"));
+    until("the offers are read", || scene.bed.broker.node().looks >= 1);
+    std::thread::sleep(Duration::from_millis(300));
+    let before = scene.bed.broker.node().looks;
+    scene.write("a", "# b");
+    scene.wait_policy(Some("# b"));
+    until("the broker is asked again", || scene.bed.broker.node().looks > before);
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub(crate) mod allocator;
 mod checker;
 mod divided;
 pub(crate) mod fixtures;
+mod keys;
 mod limits;
 mod mutants;
 mod publishing;

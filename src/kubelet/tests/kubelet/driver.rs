@@ -9,12 +9,13 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tranche_core::ledger::KubernetesObject;
 use tranche_kubelet::dra::{Running, start};
+use tranche_kubelet::ready::Ready;
 use tranche_kubelet::{ClusterSettings, DriverOptions, Settings, Times};
 
 /// The calls for which the chart asks for rights.
@@ -60,9 +61,12 @@ impl Scene {
             device_plugin: false,
             dra: None,
             cluster: ClusterSettings::default(),
+            ready_file: None,
             times: Times {
                 period: Duration::from_millis(50),
                 reconcile: Duration::from_millis(100),
+                question: Duration::from_millis(300),
+                waiting: Duration::from_secs(3),
                 ..Times::default()
             },
         };
@@ -75,7 +79,15 @@ impl Scene {
         let url = self.api.url.parse().unwrap();
         let running = runtime.block_on(async {
             let client = Client::try_from(Config::new(url)).unwrap();
-            start(&settings, &DriverOptions::default(), client, NODE, state, None)
+            start(
+                &settings,
+                &DriverOptions::default(),
+                client,
+                NODE,
+                state,
+                None,
+                Ready::new(false, true),
+            )
         });
         until("the driver is registered", || {
             self.kubelet.registered(DRIVER).len() == 1
@@ -204,6 +216,81 @@ fn a_claim_that_cannot_be_prepared_is_refused_with_its_reason() {
     refused(&claim("a"), "container 262bf9f7e5a8 holds whole");
     scene.broker.node().refusal = None;
     scene.prepare(&claim("a")).unwrap();
+}
+
+#[test]
+fn admin_access_is_no_ownership_and_a_field_that_is_not_known_is_refused() {
+    let scene = Scene::new();
+    let _driver = scene.driver();
+    let mut watched = result("gpu-1");
+    watched["adminAccess"] = json!(true);
+    scene.allocate(&claim("a"), json!([watched, result("gpu-2")]), json!([]));
+    assert_eq!(scene.prepare(&claim("a")).unwrap().len(), 2);
+    let asked = scene.asked();
+    let devices: Value = serde_json::from_str(asked[0].strip_prefix("prepare a-uid ").unwrap()).unwrap();
+    assert_eq!(
+        (&devices[0]["admin"], &devices[1]["admin"]),
+        (&json!(true), &json!(false))
+    );
+    let mut later = result("gpu-1");
+    later["exclusiveUse"] = json!(true);
+    scene.allocate(&claim("b"), json!([later]), json!([]));
+    let why = scene.prepare(&claim("b")).unwrap_err();
+    assert!(
+        why.contains("its allocation of gpu-1 has what this version of the driver does not know")
+            && why.contains("`exclusiveUse`"),
+        "{why}"
+    );
+    assert_eq!(scene.asked().len(), 1, "the broker is not asked");
+}
+
+#[test]
+fn a_lost_question_about_a_claim_is_asked_again_within_the_call() {
+    let scene = Scene::new();
+    let _driver = scene.driver();
+    scene.allocate(&claim("a"), json!([result("gpu-1")]), json!([]));
+    scene.api.cluster().lost = 2;
+    let begun = Instant::now();
+    scene.prepare(&claim("a")).unwrap();
+    assert_eq!(scene.api.cluster().lost, 0);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // One that is never answered is refused while the kubelet still listens.
+    scene.api.cluster().lost = 1000;
+    let why = scene.prepare(&claim("a")).unwrap_err();
+    assert!(why.contains("the API server did not answer within"), "{why}");
+    let asked = 1000 - scene.api.cluster().lost;
+    assert!((2..=6).contains(&asked), "{asked} questions in 3 s");
+}
+
+#[test]
+fn a_claim_on_a_held_device_waits_within_the_call_for_the_release() {
+    let scene = Scene::new();
+    let _driver = scene.driver();
+    scene.allocate(&claim("a"), json!([result("gpu-1")]), json!([]));
+    let held = "container 262bf9f7e5a8 holds whole since 2026-11-28T00:00:00Z";
+    scene.broker.node().held = Some(held.to_owned());
+    let broker = scene.broker.clone();
+    let releases = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(600));
+        broker.node().held = None;
+    });
+    let begun = Instant::now();
+    scene.prepare(&claim("a")).unwrap();
+    releases.join().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // A holder that stays is the reason.
+    scene.broker.node().held = Some(held.to_owned());
+    let begun = Instant::now();
+    let why = scene.prepare(&claim("a")).unwrap_err();
+    assert!(why.contains(held), "{why}");
+    let waited = begun.elapsed();
+    assert!(
+        (Duration::from_secs(1)..Duration::from_secs(4)).contains(&waited),
+        "{waited:?}"
+    );
+    // The times of a real node are within those of the kubelet.
+    let times = Times::default();
+    assert!(times.question < times.waiting && times.waiting < times.answer && times.answer < Duration::from_secs(45));
 }
 
 #[test]

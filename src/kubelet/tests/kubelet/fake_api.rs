@@ -11,7 +11,7 @@ use crate::bed::until;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +39,8 @@ pub(crate) struct Cluster {
     pub(crate) slices: Slices,
     /// The ResourceClaims by their namespaces and names, as a test sets them.
     pub(crate) claims: BTreeMap<(String, String), Value>,
+    /// How many of the next questions about claims get no answer, while their connections stay.
+    pub(crate) lost: u32,
     /// Watches that began before this one end.
     cut: u64,
 }
@@ -200,6 +202,13 @@ impl FakeApi {
             return send(stream, "403 Forbidden", &status);
         }
         if let Some((status, value)) = one {
+            if resource.starts_with("resourceclaims") && cluster.lost > 0 {
+                cluster.lost -= 1;
+                drop(cluster);
+                // Until the client goes.
+                let _ = (&*stream).read(&mut [0]);
+                return None;
+            }
             drop(cluster);
             return send(stream, status, &value);
         }

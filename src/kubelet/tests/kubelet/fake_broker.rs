@@ -16,8 +16,8 @@ use tranche_protocol::{
     Request, Taken,
 };
 
-/// What a claim gets for a device, in words, or why it gets nothing.
-pub(crate) type Judge = Box<dyn Fn(&AllocatedDevice) -> Result<String> + Send>;
+/// What a claim gets for each of its devices, in words, or why it gets nothing.
+pub(crate) type Judge = Box<dyn Fn(&[AllocatedDevice]) -> Result<Vec<String>> + Send>;
 
 /// What the broker knows.
 #[derive(Default)]
@@ -29,6 +29,8 @@ pub(crate) struct Node {
     pub(crate) asked: Vec<String>,
     /// The longest request, in bytes.
     pub(crate) longest: usize,
+    /// How often it was asked what it offers.
+    pub(crate) looks: usize,
     /// The policy of the cluster.
     pub(crate) policy: Option<String>,
     /// What is wrong with the policy of the node, if the last one stays in force.
@@ -37,7 +39,9 @@ pub(crate) struct Node {
     pub(crate) dra: DraDevices,
     /// Why no claim is prepared.
     pub(crate) refusal: Option<String>,
-    /// Says what each device of a claim is given as; without it, all are given.
+    /// Who holds each device for now.
+    pub(crate) held: Option<String>,
+    /// Says what the devices of a claim are given as; without it, all are given.
     pub(crate) judge: Option<Judge>,
     /// What the judge said, by the CDI names.
     pub(crate) given: BTreeMap<String, String>,
@@ -135,11 +139,14 @@ fn answer(stream: UnixStream, node: &Mutex<Node>) {
     let answer = match Request::parse(line.trim_end().as_bytes()) {
         _ if node.is_broken => Err(Error::failed("plan", "cannot be read")),
         _ if line.len() > MOST_BYTES => Err(Error::failed("request", "is too long")),
-        Ok(Request::Offers(_)) => Ok(json!(Offers {
-            offers: node.offers.clone(),
-            wrong_policy: node.wrong_policy.clone(),
-            placement: node.placement,
-        })),
+        Ok(Request::Offers(_)) => {
+            node.looks += 1;
+            Ok(json!(Offers {
+                offers: node.offers.clone(),
+                wrong_policy: node.wrong_policy.clone(),
+                placement: node.placement,
+            }))
+        }
         Ok(Request::Reserve(request)) => {
             node.asked
                 .push(format!("reserve {} {}", request.pod.name, request.devices.join(",")));
@@ -183,13 +190,23 @@ impl Node {
     }
 
     fn prepare(&mut self, request: PrepareClaimRequest) -> Result<Value> {
-        let PrepareClaimRequest { claim, devices, .. } = request;
+        let PrepareClaimRequest { claim, devices, .. } = &request;
         self.asked.push(format!("prepare {} {}", claim.uid, json!(devices)));
         if let Some(why) = &self.refusal {
             return Err(Error::failed("resource claim", why));
         }
+        if let Some(held) = &self.held {
+            // As the broker refuses one that does not ask again.
+            if !request.waits {
+                return Err(Error::failed("resource claim", held));
+            }
+            return Ok(json!(PreparedClaim {
+                cdi: Vec::new(),
+                held: Some(held.clone()),
+            }));
+        }
         let mut cdi = Vec::new();
-        for device in &devices {
+        for device in devices {
             let share = device.share_id.iter().map(|share| format!("-{share}"));
             let name = format!(
                 "nvidia.com/claim={}-{}{}",
@@ -197,15 +214,15 @@ impl Node {
                 device.device,
                 share.collect::<String>()
             );
-            if let Some(judge) = &self.judge {
-                self.given.insert(name.clone(), judge(device)?);
-            }
             cdi.push(name);
         }
-        if !self.dra.claims.contains(&claim) {
-            self.dra.claims.push(claim);
+        if let Some(judge) = &self.judge {
+            self.given.extend(cdi.iter().cloned().zip(judge(devices)?));
         }
-        Ok(json!(PreparedClaim { cdi }))
+        if !self.dra.claims.contains(claim) {
+            self.dra.claims.push(claim.clone());
+        }
+        Ok(json!(PreparedClaim { cdi, held: None }))
     }
 
     /// One that says `wrong` is refused.

@@ -9,6 +9,7 @@
     reason = "a test fails by a panic, and prints what it measures"
 )]
 
+mod admission;
 mod allocation;
 mod bed;
 mod claims;
@@ -25,6 +26,7 @@ mod many;
 #[path = "../support/offers.rs"]
 mod offers;
 mod process;
+mod ready;
 mod recorded;
 mod registration;
 mod reservations;

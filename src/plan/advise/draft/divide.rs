@@ -52,6 +52,7 @@ fn device(number: u32, placed: ExactInstance, one: &MachineGpu<'_>) -> MigDevice
         gpu_slices: profile.map(|profile| profile.slices),
         compute_slices: profile.map(|profile| profile.slices),
         sms: profile.map(|profile| profile.sms),
+        engines: profile.map(|profile| profile.engines),
         gpu_instance_cap: None,
         compute_instance_cap: None,
     }

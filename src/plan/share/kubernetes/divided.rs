@@ -1,7 +1,7 @@
 //! GPUs whose instances of MIG are made for resource claims: what the driver for dynamic resource allocation gets of
 //! them.
 
-use super::dra::{DraPart, dra_gpu, gpu_name, label};
+use super::dra::{DraPart, dra_engines, dra_gpu, gpu_name, label};
 use super::{KubernetesPlan, Plan};
 use crate::inventory::{Gpu, HostDevice};
 use crate::mig::{MigGpu, Placement, PossibleInstance, instance_counters, possible_instances};
@@ -68,6 +68,7 @@ pub fn dra_divided(gpu: &Gpu, mig: &MigGpu, instances: &[ClaimableInstance<'_>])
         profile: one.instance.profile.name.to_string(),
         memory: one.instance.profile.memory,
         multiprocessors: one.instance.profile.sms,
+        engines: Some(dra_engines(one.instance.profile.engines)),
         consumes: one.instance.consumes.clone(),
         held_by: None,
     };

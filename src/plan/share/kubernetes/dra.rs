@@ -3,14 +3,16 @@
 //! A device has one name on the node, and each share of the policy has another. They are made of numbers that the
 //! driver of the GPU keeps while the machine runs, and not of indices.
 
+use super::divided::is_claimable_name;
 use super::{Plan, SplitDevice};
 use crate::inventory::{AddressingMode, Architecture, HostDevice, Inventory};
+use crate::mig::Engines;
 use crate::policy::Priority;
 use crate::share::Share;
 use std::collections::BTreeSet;
 use tranche_core::error::{Error, Result};
-use tranche_core::types::{DeviceKey, HeldPart, HeldShare, MemorySize, Percent, Promise, ShareName};
-use tranche_protocol::{AllocatedDevice, DraDevice, DraGpu, DraKind, DraMig, DraParts, DraShare};
+use tranche_core::types::{Device, DeviceKey, HeldPart, HeldShare, MemorySize, Percent, Promise, ShareName};
+use tranche_protocol::{AllocatedDevice, DraDevice, DraEngines, DraGpu, DraKind, DraMig, DraParts, DraShare};
 
 /// The devices that the driver may publish, each with its key in the ledger: in the order of their indices.
 pub fn dra_devices(inventory: &Inventory, plan: &Plan) -> Vec<(DeviceKey, DraDevice)> {
@@ -30,6 +32,7 @@ fn dra_device(inventory: &Inventory, device: HostDevice<'_>, split: &SplitDevice
         Some(mig) => Some(DraMig {
             uuid: Some(mig.uuid.as_ref()?.to_string()),
             profile: mig.profile.as_ref().map(ToString::to_string),
+            engines: mig.engines.map(dra_engines),
         }),
     };
     let first = split.shares.first();
@@ -58,13 +61,32 @@ pub(super) fn dra_gpu(device: HostDevice<'_>) -> DraGpu {
         index: gpu.index_is_known.then_some(gpu.index.0),
         minor: gpu.minor.0,
         product: gpu.name.clone(),
+        brand: gpu.brand.clone(),
         architecture: gpu
             .architecture
             .map(|architecture| architecture_name(architecture).to_owned()),
         compute_capability: gpu.compute_capability.map(|capability| capability.to_string()),
         pci: gpu.pci.to_string(),
         numa: gpu.numa_node,
+        pcie_root: gpu.pcie_root.clone(),
         addressing: gpu.addressing.map(|mode| addressing_name(mode).to_owned()),
+    }
+}
+
+pub(super) fn dra_engines(engines: Engines) -> DraEngines {
+    let Engines {
+        copy,
+        decoders,
+        encoders,
+        jpeg,
+        ofa,
+    } = engines;
+    DraEngines {
+        copy,
+        decoders,
+        encoders,
+        jpeg,
+        ofa,
     }
 }
 
@@ -176,34 +198,59 @@ pub struct DraPart<'a> {
 /// # Errors
 /// Returns an error if there is no such device, or if what was allocated is nothing that the device gives.
 pub fn dra_part<'a>(inventory: &Inventory, plan: &'a Plan, allocated: &AllocatedDevice) -> Result<DraPart<'a>> {
-    let object = || format!("device {}", allocated.device);
+    let (split, share) = find(inventory, plan, &allocated.device)?;
+    if split.method.is_whole() {
+        return Ok(DraPart::of(split, HeldPart::Whole, Promise::Whole, Priority::default()));
+    }
+    match share.and_then(|name| Some((split.share(&name)?, name))) {
+        None => amount(split, allocated),
+        Some((share, name)) => {
+            let promise = split.promise(share);
+            Ok(DraPart::of(
+                split,
+                HeldPart::share(name, promise),
+                promise,
+                share.priority,
+            ))
+        }
+    }
+}
+
+/// The device that `name` is, or is a share of, for a claim that only watches it.
+///
+/// # Errors
+/// Returns an error if there is no such device.
+pub fn dra_watched(inventory: &Inventory, plan: &Plan, name: &str) -> Result<Device> {
+    if is_claimable_name(name) {
+        let what = "is made when a claim owns it, so admin access has nothing to show";
+        return Err(Error::failed(format!("device {name}"), what)
+            .hint("select devices that exist: has(device.attributes[\"gpu.nvidia.com\"].uuid)"));
+    }
+    find(inventory, plan, name).map(|(split, _)| split.device)
+}
+
+/// The device that the driver publishes as `name`, with the share if it is one of a share.
+fn find<'a>(inventory: &Inventory, plan: &'a Plan, name: &str) -> Result<(&'a SplitDevice, Option<ShareName>)> {
     for device in plan.kubernetes.claimed(inventory) {
         let Some(split) = plan.split(device.device()) else {
             continue;
         };
-        let name = name_of(device);
-        if name == allocated.device {
-            return match split.method.is_whole() {
-                true => Ok(DraPart::of(split, HeldPart::Whole, Promise::Whole, Priority::default())),
-                false => amount(split, allocated),
-            };
+        let own = name_of(device);
+        if own == name {
+            return Ok((split, None));
         }
         if split.method.is_whole() {
             continue;
         }
-        let mut names = share_names(&name, split).into_iter();
-        if let Some((name, _)) = names.find(|(_, name)| *name == allocated.device)
-            && let Some(share) = split.share(&name)
-        {
-            let promise = split.promise(share);
-            let part = HeldPart::share(name, promise);
-            return Ok(DraPart::of(split, part, promise, share.priority));
+        if let Some((share, _)) = share_names(&own, split).into_iter().find(|(_, of)| of == name) {
+            return Ok((split, Some(share)));
         }
     }
-    Err(
-        Error::failed(object(), "is not on this node any more, or is not given to claims")
-            .hint("the policy or the host has changed; delete the pod, so that it gets another device"),
-    )
+    let error = Error::failed(
+        format!("device {name}"),
+        "is not on this node any more, or is not given to claims",
+    );
+    Err(error.hint("the policy or the host has changed; delete the pod, so that it gets another device"))
 }
 
 /// A part of any size. Its name is that of the scheduler's share, of which no two claims have the same.

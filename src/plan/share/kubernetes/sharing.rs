@@ -6,6 +6,36 @@ use tranche_core::error::{Error, Result};
 use tranche_core::types::{HostPath, Interval, Promise, Strategy};
 use tranche_protocol::{AllocatedDevice, ClaimSharing};
 
+/// Refuses devices of one request with which no container could start: a container of a request gets all of its
+/// devices, and one with an MPS share can have nothing else.
+///
+/// # Errors
+/// Returns the two devices, and what to ask for.
+pub fn dra_together<'p>(parts: impl Iterator<Item = (&'p AllocatedDevice, &'p DraPart<'p>)> + Clone) -> Result<()> {
+    let shares = parts
+        .clone()
+        .filter(|(_, part)| part.split.method.strategy() == Strategy::Mps);
+    for (share, _) in shares {
+        let mut others = parts.clone().map(|(device, _)| device);
+        let is_beside = |other: &&AllocatedDevice| {
+            let is_same = (&other.device, &other.share_id) == (&share.device, &share.share_id);
+            !share.request.is_empty() && other.request == share.request && !is_same
+        };
+        if let Some(other) = others.find(is_beside) {
+            let both = match share.device == other.device {
+                true => format!("two parts of {}", share.device),
+                false => format!("{} and {}", share.device, other.device),
+            };
+            let what = format!("gives a container {both}, and a container with an MPS share can have nothing else");
+            return Err(Error::failed(format!("request {}", share.request), what).hint(
+                "ask for more of one device by capacity.requests, for whole GPUs by the class gpu.tranche.dev, or give \
+                 each container a request of its own",
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// The limits of each process of the claim: those of its part, or lower ones that its configuration sets.
 ///
 /// # Errors
@@ -135,6 +165,37 @@ mod tests {
         }
         assert_eq!(lower(None::<u32>, None), None);
         assert_eq!(lower(None, Some(3)), Some(3));
+    }
+
+    #[test]
+    fn a_request_with_an_mps_share_has_nothing_else() {
+        let (inventory, plan) = planned(&MPS.replace("replicas: 2", "devices: [0], replicas: 2"));
+        let device = |name: &str, request: &str, share: Option<&str>| AllocatedDevice {
+            device: name.into(),
+            request: request.into(),
+            share_id: share.map(str::to_owned),
+            ..AllocatedDevice::default()
+        };
+        let together = |devices: &[AllocatedDevice]| {
+            let part = |one: &AllocatedDevice| dra_part(&inventory, &plan, one).unwrap();
+            let parts: Vec<_> = devices.iter().map(part).collect();
+            dra_together(devices.iter().zip(&parts)).map_err(|e| e.to_string())
+        };
+        let (one, two) = (device("gpu-0", "a", Some("s")), device("gpu-0", "a", Some("t")));
+        let why = together(&[one.clone(), two]).unwrap_err();
+        assert!(
+            why.starts_with("request a: gives a container two parts of gpu-0, and a container with an MPS share"),
+            "{why}"
+        );
+        assert!(together(&[device("gpu-1", "a", None), one.clone()]).is_err());
+        // Containers of their own may have them, and an older driver does not say whose they are.
+        for other in [device("gpu-1", "b", None), device("gpu-0", "b", Some("t"))] {
+            assert_eq!(together(&[one.clone(), other]), Ok(()));
+        }
+        assert_eq!(
+            together(&[device("gpu-0", "", Some("s")), device("gpu-1", "", None)]),
+            Ok(())
+        );
     }
 
     #[test]

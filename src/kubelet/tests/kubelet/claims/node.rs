@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tranche_core::ledger::KubernetesObject;
 use tranche_kubelet::dra::{ClaimHandler, DeviceHealth, DraSettings, DraTimes, Health, PreparedDevice, serve};
+use tranche_kubelet::ready::Ready;
 use tranche_kubelet::said::{Notice, Said};
 
 pub(super) const DRIVER: &str = "gpu.tranche.dev";
@@ -150,9 +151,16 @@ impl Node {
         let (events_sender, events) = mpsc::channel(8);
         let (stop, stopped) = oneshot::channel::<()>();
         let said = Said::new(Some(events_sender));
-        let task = runtime.spawn(serve(settings.clone(), self.handler.clone(), devices, said, async {
-            let _ = stopped.await;
-        }));
+        let task = runtime.spawn(serve(
+            settings.clone(),
+            self.handler.clone(),
+            devices,
+            said,
+            Ready::new(false, true),
+            async {
+                let _ = stopped.await;
+            },
+        ));
         Instance {
             settings,
             health,

@@ -255,6 +255,7 @@ fn any_divided() -> impl Strategy<Value = DraDivided> {
                 profile,
                 memory: MemorySize::from_mib(mib),
                 multiprocessors: 16,
+                engines: None,
                 consumes,
                 held_by,
             }

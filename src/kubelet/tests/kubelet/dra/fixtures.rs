@@ -4,7 +4,7 @@ use k8s_openapi::api::resource::v1::ResourceSlice;
 use tranche_core::types::{MemorySize, Percent, Strategy};
 use tranche_kubelet::dra::difference;
 use tranche_kubelet::dra::slices::{DesiredPool, Form, NodeRef, slices};
-use tranche_protocol::{DraDevice, DraDevices, DraGpu, DraHeld, DraMig, DraParts, DraShare};
+use tranche_protocol::{DraDevice, DraDevices, DraEngines, DraGpu, DraHeld, DraMig, DraParts, DraShare};
 
 /// The name of the driver.
 pub(crate) const DRIVER: &str = "gpu.tranche.dev";
@@ -37,10 +37,12 @@ pub(crate) fn whole(minor: u32) -> DraDevice {
         index: Some(minor),
         minor,
         product: "NVIDIA H200".into(),
+        brand: Some("Nvidia".into()),
         architecture: Some("Hopper".into()),
         compute_capability: Some("9.0".into()),
         pci: format!("0000:{:02x}:00.0", 0x41 + minor),
         numa: Some(minor / 4),
+        pcie_root: Some(format!("pci0000:{:02x}", 0x40 + minor / 4)),
         addressing: Some("None".into()),
     };
     DraDevice {
@@ -66,6 +68,13 @@ pub(crate) fn mig(minor: u32, instance: u32) -> DraDevice {
         mig: Some(DraMig {
             uuid: Some(format!("MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87e{minor}{instance:02}")),
             profile: Some("1g.18gb".into()),
+            engines: Some(DraEngines {
+                copy: 1,
+                decoders: 1,
+                encoders: 0,
+                jpeg: 1,
+                ofa: 0,
+            }),
         }),
         memory: Some(MemorySize::from_mib(16_384)),
         multiprocessors: Some(16),

@@ -91,6 +91,7 @@ fn any_device(minor: u32) -> impl Strategy<Value = DraDevice> {
         device.mig = mig_device.map(|(uuid, profile)| DraMig {
             uuid: Some(uuid),
             profile,
+            engines: None,
         });
         (
             device.parts,

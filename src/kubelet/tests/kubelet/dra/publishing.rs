@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use tranche_kubelet::dra::pace::Pacing;
 use tranche_kubelet::dra::publish::Publisher;
+use tranche_kubelet::ready::Ready;
 use tranche_kubelet::said::{Notice, Said};
 use tranche_protocol::{DraDevice, DraDevices};
 
@@ -50,7 +51,14 @@ impl Scene {
         let url = api.url.parse().unwrap();
         runtime.spawn(async move {
             let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
-            let publisher = Publisher::new(client, DRIVER, node(), Said::new(Some(events)), pacing);
+            let publisher = Publisher::new(
+                client,
+                DRIVER,
+                node(),
+                Said::new(Some(events)),
+                Ready::new(false, true),
+                pacing,
+            );
             publisher.work(receiver).await;
         });
         Self {

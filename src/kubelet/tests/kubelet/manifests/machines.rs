@@ -2,7 +2,7 @@
 
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::read;
-use tranche_plan::share::{Plan, dra_devices, dra_limits, dra_part, plan};
+use tranche_plan::share::{Plan, dra_devices, dra_limits, dra_part, dra_together, plan};
 use tranche_plan::sim;
 use tranche_protocol::DraDevices;
 
@@ -11,7 +11,7 @@ pub(super) struct Machine {
     /// What it is, as the documentation has it.
     pub(super) words: &'static str,
     pub(super) driver: &'static str,
-    /// Whether the chart's class `gpu.nvidia.com` has the name of an extended resource.
+    /// Whether the chart's class for whole GPUs has the name of an extended resource.
     pub(super) is_extended: bool,
     inventory: fn() -> Inventory,
     sharing: &'static str,
@@ -45,6 +45,11 @@ pub(super) const BOTH: Machine = machine(
     "sharing:\n  timeSlicing: {interval: long, resources: [{name: nvidia.com/gpu, devices: [0], replicas: 10}]}\n  \
      mps: {resources: [{name: nvidia.com/gpu, devices: [1], replicas: 10}]}\n",
 );
+pub(super) const MIXED: Machine = machine(
+    "GPU 0 under MPS, the others whole",
+    h200,
+    "sharing: {mps: {resources: [{name: nvidia.com/gpu, devices: [0], replicas: 10}]}}\n",
+);
 pub(super) const A100: Machine = machine("whole A100", a100, "");
 pub(super) const A100_TURNS: Machine = machine("A100 in turns, `interval: long`", a100, TURNS_SHARING);
 pub(super) const HALF_BALANCED: Machine = machine("four GPUs with these instances", half_balanced, "");
@@ -58,6 +63,11 @@ pub(super) const EXTENDED_MPS: Machine = Machine {
     words: "GPUs under MPS, `dra.extendedResources.gpu=nvidia.com/gpu`",
     is_extended: true,
     ..MPS
+};
+pub(super) const EXTENDED_MIXED: Machine = Machine {
+    words: "GPU 0 under MPS, the others whole, `dra.extendedResources.gpu=nvidia.com/gpu`",
+    is_extended: true,
+    ..MIXED
 };
 pub(super) const TWELVE: Machine = machine("MIG devices `1g.12gb`", twelve, "");
 pub(super) const TWELVE_NVIDIA: Machine = Machine {
@@ -150,9 +160,14 @@ impl Machine {
     /// What the broker gives, as its planner says it: the device, and the limits of each process.
     pub(super) fn judge(&self) -> crate::fake_broker::Judge {
         let (inventory, plan) = self.planned();
-        Box::new(move |device| {
-            let part = dra_part(&inventory, &plan, device)?;
-            Ok(format!("{} {}", device.device, dra_limits(device, &part)?))
+        Box::new(move |devices| {
+            let parts = devices.iter().map(|device| dra_part(&inventory, &plan, device));
+            let parts: Vec<_> = parts.collect::<Result<_, _>>()?;
+            dra_together(devices.iter().zip(&parts))?;
+            let given = devices.iter().zip(&parts);
+            given
+                .map(|(device, part)| Ok(format!("{} {}", device.device, dra_limits(device, part)?)))
+                .collect()
         })
     }
 }

@@ -1,8 +1,8 @@
 //! What becomes of each manifest. The documentation has the same table.
 
 use super::machines::{
-    A100, A100_TURNS, BOTH, BOTH_NVIDIA, EXTENDED, EXTENDED_MPS, HALF_BALANCED, MPS, Machine, SCATTERED, TURNS, TWELVE,
-    TWELVE_NVIDIA, WHOLE, WHOLE_NVIDIA,
+    A100, A100_TURNS, BOTH, BOTH_NVIDIA, EXTENDED, EXTENDED_MIXED, EXTENDED_MPS, HALF_BALANCED, MIXED, MPS, Machine,
+    SCATTERED, TURNS, TWELVE, TWELVE_NVIDIA, WHOLE, WHOLE_NVIDIA,
 };
 
 /// A manifest on a node.
@@ -98,7 +98,7 @@ pub(super) const ROWS: &[Row] = &[
         "gpu-test5",
         BOTH,
         Refused(
-            "device gpu-0: is shared by time-slicing under the policy of this node, and the claim's configuration says MPS; select devices by the attribute gpu.tranche.dev/strategy, share this one so in the policy of the node, or leave the configuration out",
+            "device gpu-2: has turns of the length default under the policy of this node, and the claim asks for long; set sharing.timeSlicing.interval in the policy of the node, or leave the interval out",
         ),
     ),
     row(
@@ -152,6 +152,14 @@ pub(super) const ROWS: &[Row] = &[
         Works(&["pair/first: gpu-0 whole", "pair/second: gpu-1 whole"]),
     ),
     row("gpu-test8", WHOLE, Works(&["large/work: gpu-0 whole + gpu-1 whole"])),
+    row("gpu-test8", MIXED, Works(&["large/work: gpu-1 whole + gpu-2 whole"])),
+    row(
+        "gpu-test8",
+        MPS,
+        Refused(
+            "request gpu: gives a container two parts of gpu-0, and a container with an MPS share can have nothing else; ask for more of one device by capacity.requests, for whole GPUs by the class gpu.tranche.dev, or give each container a request of its own",
+        ),
+    ),
     row(
         "gpu-test-mps",
         MPS,
@@ -226,8 +234,16 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "extended-resources-gpu-full",
+        EXTENDED_MIXED,
+        Works(&["full/work: gpu-1 whole"]),
+    ),
+    row(
+        "extended-resources-gpu-full",
         EXTENDED_MPS,
-        Works(&["full/work: gpu-0 mps:14377:10"]),
+        Pending {
+            pod: "full",
+            why: "the name means whole GPUs",
+        },
     ),
     row(
         "extended-resources-gpu-full",
