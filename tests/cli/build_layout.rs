@@ -11,8 +11,8 @@ fn cargo(at: &Path) {
         "#!/bin/sh\n\
          printf %s \"$CARGO_ENCODED_RUSTFLAGS\" | tr '\\037' '\\n' > rustflags\n\
          case \"$*\" in\n\
-         *'--release --features pages --bin tranche '*)\n\
-         \x20   mkdir -p target/release && cp '{}' target/release/tranche && for program in broker driver; do cp /bin/true target/release/tranche-$program; done ;;\n\
+         *'--release --features pages,web --bin tranche '*)\n\
+         \x20   mkdir -p target/release && cp '{}' target/release/tranche && for program in broker driver web; do cp /bin/true target/release/tranche-$program; done ;;\n\
          *'--profile oci'*)\n\
          \x20   while test $# -gt 0; do\n\
          \x20       case $1 in --target) target=$2 ;; --bin) program=$2 ;; esac\n\
