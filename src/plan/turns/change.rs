@@ -5,8 +5,9 @@
 //!              └──────────────┴─ a step failed: restore, unlock and open the one that gives way
 //! ```
 //!
-//! Only [`Change`] is kept between two steps. Each step is found anew from the states of the processes, so a program that
-//! is killed between two steps, or within one, goes on where it was; a process that has begun or ended meanwhile counts.
+//! Only [`Change`] is kept between two steps. Each step is found anew from the states of the processes, so a program
+//! that is killed between two steps, or within one, goes on where it was; a process that has begun or ended meanwhile
+//! counts.
 //!
 //! - All processes are locked before the first is checkpointed: a lock waits for submitted work, and can fail.
 //! - Nothing is restored before the driver shows that the memory is free. A restore into too little memory fails for
@@ -40,9 +41,9 @@ pub struct ClaimSeen {
 /// What is seen before a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeSeen {
-    /// The claim that gives way; `None` if there is none or it has ended.
+    /// The claim that gives way; `None` if nobody was resident or it has ended.
     pub from: Option<ClaimSeen>,
-    /// The claim that becomes resident; `None` in the same cases.
+    /// The claim that becomes resident; `None` if nobody wants the device or it has ended.
     pub to: Option<ClaimSeen>,
     /// Whether all memory of the device is free, but for that of those of these processes that are not checkpointed.
     pub is_memory_free: bool,
