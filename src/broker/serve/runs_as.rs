@@ -9,8 +9,8 @@ use tranche_state::accounts::Account;
 use tranche_state::mutex::lock;
 
 /// The user of the host as whom `user` of the container runs whose init is `init`, if that is another one than the user
-/// of `peer` and device nodes are closed. The kernel says what is mapped, and /etc/subuid whether the user of `peer` may
-/// be it: a user namespace that root has made for this user may map anybody.
+/// of `peer` and device nodes are closed. The kernel says what is mapped, and /etc/subuid whether the user of `peer`
+/// may be it: a user namespace that root has made for this user may map anybody.
 ///
 /// # Errors
 /// Returns an error if the process could not open the nodes, or would open them as another user.

@@ -10,8 +10,8 @@ use tranche_plan::inventory::{DeviceNode, Inventory};
 const STATIC: &str = "run/udev/static_node-tags/uaccess";
 const TAGGED: &str = "run/udev/tags/uaccess";
 
-/// Refuses nodes with the tag `uaccess`: at each change of a seat, logind removes all users from their lists, also those
-/// of tranche (systemd, `devnode_acl`). `root` is the directory that is `/`.
+/// Refuses nodes with the tag `uaccess`: at each change of a seat, logind removes all users from their lists, also
+/// those of tranche (systemd, `devnode_acl`). `root` is the directory that is `/`.
 ///
 /// # Errors
 /// Returns an error that names the nodes.
