@@ -1,5 +1,5 @@
-//! Turns: the holders of a device have the whole of it, one after another, while the GPU memory of the others is in host
-//! memory. This file decides whose turn it is; [`change`] makes the next holder resident.
+//! Turns: the holders of a device have the whole of it, one after another, while the GPU memory of the others is in
+//! host memory. This file decides whose turn it is; [`change`] makes the next holder resident.
 //!
 //! The rule:
 //!

@@ -313,8 +313,8 @@ fn events() -> impl Strategy<Value = Vec<(usize, Event)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever fails, and whenever the program is killed: in the end no process waits for something that does not come,
-    /// one claim at most is on the device, and a claim ends only if the driver cannot go on with it.
+    /// Whatever fails, and whenever the program is killed: in the end no process waits for something that does not
+    /// come, one claim at most is on the device, and a claim ends only if the driver cannot go on with it.
     #[test]
     fn a_change_ends_well(from in faults(), to in faults(), events in events(), has_from: bool, has_to: bool) {
         let mut world = world(&from, &to);
