@@ -27,8 +27,8 @@ pub(crate) enum Way {
     QueueByIdleness,
     /// Three or four share a GPU all the time, each with a fixed part of its memory.
     TimeSlicing,
-    /// Three or four are holders of a GPU, which they have by turns; the resident gives way when it has done nothing for
-    /// so many seconds.
+    /// Three or four are holders of a GPU, which they have by turns; the resident gives way when it has done nothing
+    /// for so many seconds.
     Turns(u64),
 }
 

@@ -13,9 +13,9 @@
 //!    `turn`.
 //!
 //! What follows from it, and what the tests check: one at most is resident; two who both work change at most once in
-//! `turn`; who wants the device waits for no longer than `turn` for each who wanted it earlier, the resident among them,
-//! and the changes between them, if no change fails; and a device is not idle while somebody wants it for longer than
-//! `idle`.
+//! `turn`; who wants the device waits for no longer than `turn` for each who wanted it earlier, the resident among
+//! them, and the changes between them, if no change fails; and a device is not idle while somebody wants it for longer
+//! than `idle`.
 
 pub mod change;
 

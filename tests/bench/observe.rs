@@ -3,7 +3,6 @@
 use crate::bed::{Bed, Said};
 use crate::kept::elsewhere;
 use serde_json::{Value, json};
-use std::fs;
 use std::process::{Child, Command};
 
 /// A program that does nothing, until it is dropped.
