@@ -1,7 +1,7 @@
 //! A week of ten developers who compute two hours a day, with GPUs that they have by turns and in other ways.
 //!
-//! The rule is that of the product ([`tranche_plan::turns`]). The simulation uses no clock and no other source of chance
-//! than a seed, so its numbers are the same on any machine; its table and its plot are written into `docs`.
+//! The rule is that of the product ([`tranche_plan::turns`]). The simulation uses no clock and no other source of
+//! chance than a seed, so its numbers are the same on any machine; its table and its plot are written into `docs`.
 //!
 //! ```text
 //! cargo bench --bench turns
