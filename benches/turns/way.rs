@@ -139,9 +139,9 @@ impl World {
                 }
             }
         }
-        for developer in 0..wants.len() {
+        for (developer, wants) in wants.iter().enumerate() {
             let has = self.held.iter().flatten().any(|(holder, _)| *holder == developer);
-            if wants[developer] && !has && !self.queue.contains(&developer) {
+            if *wants && !has && !self.queue.contains(&developer) {
                 self.queue.push_back(developer);
             }
         }
