@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 
 fn text(timeline: &Timeline) -> String {
     let mut text = format!(
-        "{} to {}; # used, - reserved, x out of service\n",
+        "{} to {}\n# used, - reserved, x out of service\n",
         utc(timeline.from),
         utc(timeline.to)
     );
