@@ -33,7 +33,7 @@ typed() {
     done < /tmp/typed
 }
 # shown FILE: the policy that the page shows in a block with `cat`.
-shown() { sed -n '/^# cat \/etc\/tranche\/config.yaml/,/^# tranche policy check/p' /tmp/page.md | sed '1d; $d' > "$1"; }
+shown() { sed -n '/^# cat \/etc\/tranche\/config.yaml/,/^# tranche policy check/{p; /^# tranche policy check/q}' /tmp/page.md | sed '1d; $d' > "$1"; }
 yes | head -n 100 > /tmp/yes
 
 # The image of both, and no network: this machine has none.

@@ -29,7 +29,7 @@ nothing_held() { [ -z "$(held)" ]; }
 something_held() { [ -n "$(held)" ]; }
 
 cp $policy /tmp/before.yaml
-sed -n '/^# cat \/etc\/tranche\/config.yaml/,/^# tranche policy check/p' /opt/test/team.md |
+sed -n '/^# cat \/etc\/tranche\/config.yaml/,/^# tranche policy check/{p; /^# tranche policy check/q}' /opt/test/team.md |
     sed '1d; $d; s/\[0, 1, 2, 3, 4, 5\]/[7]/; s/\[6, 7\]/[5]/; s/all: 13/all: 4/' > /tmp/team.yaml
 check "policy check warns of a user and groups that the machine lacks" 3 \
     says '^sharing.users: .* was not found on this machine$' tranche policy check --config /tmp/team.yaml
