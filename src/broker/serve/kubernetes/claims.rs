@@ -80,10 +80,11 @@ fn prepare(
     instances: &BTreeMap<String, DeviceKey>,
 ) -> Result<PreparedClaim> {
     let claim = &request.claim;
+    // First, so that a late call is known as one whatever else is wrong with it.
+    let locked = lock_ledger(commands, claims, request)?;
     let names = names(claim, &request.devices)?;
     let parts = parts(facts, claim, &request.devices, &names, instances)?;
     let watched = watched(facts, &request.devices, &names)?;
-    let locked = lock_ledger(commands, claims, request)?;
     let gone = seen.gone(&facts.inventory).about("host", "is not known")?;
     if let Some(one) = parts.iter().find(|one| gone.contains(&one.part.split.key)) {
         return Err(Error::failed(one.part.split.device, "was destroyed meanwhile"));
