@@ -114,8 +114,8 @@ fn make_nodes(options: &PlanOptions, set: NodeSet) -> Result<WithNodes> {
     // A policy that cannot be read may close them.
     let policy = planning::policy_in_force(&options.policy, &options.state_dir);
     let wanted = policy.as_ref().map_or(Access::Enforce, |policy| policy.access);
-    let is_closed = Enforcement::on(&options.host, wanted)? == Enforcement::InForce;
     let params = access::params(&options.host)?;
+    let is_closed = Enforcement::of(wanted, params) == Enforcement::InForce;
     let mut made = BTreeSet::new();
     loop {
         let (inventory, mut wrong) = examine(&options.host)?;

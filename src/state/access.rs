@@ -178,10 +178,7 @@ impl KeptNodes<'_> {
         let running = rootless.filter_map(|claim| {
             let init = claim.process.as_ref()?;
             let uid = user_of(init.pid).filter(|uid| *uid != claim.uid)?;
-            let is_same = claims
-                .machine()
-                .process(init.pid)
-                .is_ok_and(|now| now.start == init.start);
+            let is_same = !claims.machine().has_ended(init);
             let account = self.accounts.of(uid);
             let is_own = matches!(account, Account::User(_)) && account == self.accounts.of(claim.uid);
             (is_same && is_own).then(|| (init.clone(), uid))

@@ -216,7 +216,7 @@ fn a_policy_that_opens_the_nodes_has_its_effect_while_claims_are_held() {
     assert_eq!(bed.open(), "a0 a1 b0 b1");
     assert_eq!(bed.mode("nvidia0"), 0o666);
     assert!(!bed.scene.at("state/nodes-closed").exists());
-    // A node that tranche has not closed belongs to whoever has made it.
+    // Somebody else has made a node that tranche has not closed, and keeps it as it is.
     fs::set_permissions(bed.node("nvidia1"), Permissions::from_mode(0o600)).unwrap();
     bed.release(BOB, "b");
     bed.claim(BOB, "b", "1").unwrap();

@@ -193,7 +193,11 @@ impl<'a> Commands<'a> {
         let Ok(facts) = self.facts() else { return };
         let starting = {
             let mut starting = lock(&self.starting);
-            starting.retain(|(init, _)| is_alive(init));
+            if !starting.is_empty() {
+                let machine = Machine::here();
+                let is_alive = |init: &InitProcess| machine.as_ref().is_ok_and(|machine| !machine.has_ended(init));
+                starting.retain(|(init, _)| is_alive(init));
+            }
             starting.clone()
         };
         let kept = self.nodes(&starting).keep(&facts.inventory, &facts.plan);
@@ -224,12 +228,6 @@ impl<'a> Commands<'a> {
     pub(super) fn claims(&self, peer: &BrokerClient) -> Result<Claims> {
         peer.caller().claims(self.state_dir())
     }
-}
-
-/// Whether the process with the number of `init` is still it.
-fn is_alive(init: &InitProcess) -> bool {
-    let now = Machine::here().and_then(|machine| machine.process(init.pid));
-    now.is_ok_and(|now| now.start == init.start)
 }
 
 fn owner_alone(peer: &BrokerClient, command: &str) -> Result<()> {

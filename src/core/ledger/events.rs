@@ -119,7 +119,7 @@ impl Locked<'_> {
         self
     }
 
-    /// Records something about `claim` that is no change of it. `value` is what [`EventKind`] says.
+    /// Records an event of `claim` that does not change it. `value` is what [`EventKind`] says.
     pub fn note(&self, kind: EventKind, value: u64, claim: &Claim) {
         if let Some(recorder) = &self.recorder {
             recorder.append(&recorder.event(kind, value, Some(claim)));

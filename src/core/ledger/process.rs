@@ -189,7 +189,7 @@ impl Machine {
     }
 
     /// Whether the init itself is gone for certain, whatever its cgroup holds.
-    fn has_ended(&self, process: &InitProcess) -> bool {
+    pub fn has_ended(&self, process: &InitProcess) -> bool {
         // The cheapest question first, since a thousand processes may be looked at.
         if is_free(process.pid) {
             return true;

@@ -10,8 +10,8 @@ use tranche_plan::cdi::registry::Registry;
 use tranche_plan::engines::FoundEngine;
 use tranche_plan::host_file::HostFileError;
 use tranche_plan::inventory::{ComputeMode, ControlRole, Degraded};
-use tranche_state::access::Enforcement;
 
+mod access;
 mod causes;
 mod faults_of_users;
 mod fixes;
@@ -186,40 +186,6 @@ fn the_driver_and_its_nodes() {
         fix.text().contains("is no answer by itself") && !fix.is_command(),
         "{fix:?}"
     );
-    let enforced = |enforcement, has_option| {
-        move |subject: &mut DoctorSubject, top: &Path| {
-            open(1)(subject, top);
-            (subject.access.enforcement, subject.access.has_option) = (enforcement, has_option);
-        }
-    };
-    let fix = fires(
-        Finding::AccessNotInForce,
-        "/dev/nvidia0",
-        enforced(Enforcement::NotInForce, false),
-    );
-    assert!(fix.is_command() && fix.text() == "tranche system protect", "{fix:?}");
-    let fix = fires(
-        Finding::AccessNotInForce,
-        "/dev/nvidia0",
-        enforced(Enforcement::NotInForce, true),
-    );
-    assert!(fix.text().contains("initramfs"), "{fix:?}");
-    let fix = fires(Finding::NodesOpen, "/dev/nvidia0", |subject, top| {
-        enforced(Enforcement::InForce, true)(subject, top);
-        subject.access.open = vec!["/dev/nvidia0".to_owned()];
-    });
-    assert_eq!(fix.text(), "tranche cdi refresh");
-    fires(Finding::AccessOfSeats, "uaccess", |subject, _| {
-        subject.policy.devices = 1;
-        subject.access.enforcement = Enforcement::InForce;
-        let found = "device nodes: have the tag uaccess".to_owned();
-        subject.access.seat = Some(FoundError { found, hint: None });
-    });
-    fires(Finding::AccessByDocker, "ann, bob", |subject, _| {
-        subject.policy.devices = 1;
-        subject.access.enforcement = Enforcement::InForce;
-        subject.access.docker = vec!["ann".to_owned(), "bob".to_owned()];
-    });
     let top = tempfile::tempdir().unwrap();
     let mut subject = healthy(top.path());
     open(0)(&mut subject, top.path());

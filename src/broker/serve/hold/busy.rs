@@ -31,9 +31,11 @@ impl Busy {
         }
         if now.saturating_sub(self.recorded) >= RECORDED_EACH {
             self.recorded = now;
-            let locked = claims.lock()?;
-            for (claim, seconds) in std::mem::take(&mut self.seconds).into_values() {
-                locked.ledger().note(EventKind::Busy, seconds, &claim);
+            if !self.seconds.is_empty() {
+                let locked = claims.lock()?;
+                for (claim, seconds) in std::mem::take(&mut self.seconds).into_values() {
+                    locked.ledger().note(EventKind::Busy, seconds, &claim);
+                }
             }
         }
         Ok(())

@@ -246,6 +246,7 @@ fn each_fix_is_run_or_listed() {
 fn each_finding_is_provoked_by_a_test() {
     let tests = [
         include_str!("../tests.rs"),
+        include_str!("access.rs"),
         include_str!("causes.rs"),
         include_str!("faults_of_users.rs"),
         include_str!("rootless.rs"),
