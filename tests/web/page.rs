@@ -5,6 +5,7 @@ use crate::support::until::until;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// The answer to a request for `path`.
 fn get(mut stream: impl Read + Write, method: &str, path: &str, host: &str) -> String {
@@ -16,9 +17,13 @@ fn get(mut stream: impl Read + Write, method: &str, path: &str, host: &str) -> S
     answer
 }
 
-/// A port that nothing uses.
+/// A port that nothing uses, and none of those that the kernel gives to a client that connects.
 fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    let first = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap();
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let mut ports = std::iter::repeat_with(|| first + TAKEN.fetch_add(1, Ordering::SeqCst)).take(5_000);
+    ports.find(is_free).unwrap()
 }
 
 #[test]

@@ -47,20 +47,19 @@ pub(super) enum Client {
 }
 
 impl Door {
-    /// All doors of `options`.
+    /// All doors of `options`: the address first, because it can be in use, and who finds a socket finds all.
     ///
     /// # Errors
     /// Returns an error if a socket cannot be made.
     pub(super) fn open_all(options: &WebOptions) -> Result<Vec<Self>> {
-        let mut doors = vec![
-            Self::Questions(listen(&options.socket)?),
-            Self::Page(listen(&options.page_socket)?),
-        ];
+        let mut doors = Vec::new();
         if let Some(address) = options.listen {
             let listener = TcpListener::bind(address).about(address, "cannot be listened at")?;
             listener.set_nonblocking(true).about(address, "cannot be listened at")?;
             doors.push(Self::Open(listener));
         }
+        doors.push(Self::Page(listen(&options.page_socket)?));
+        doors.push(Self::Questions(listen(&options.socket)?));
         Ok(doors)
     }
 
