@@ -3,7 +3,7 @@
 use crate::support::fake_host::fake_library::CUDA;
 use crate::support::{engines, fake_host, glibc_image, programs, session, skip};
 use crate::verify_program;
-use engines::{Bed, Engine};
+use engines::{Bed, Engine, find};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use serde_json::{Value, json};
 use session::{Session, session};
@@ -26,6 +26,9 @@ sharing:
       - {name: small, compute: 20%, memory: 2Gi}
 ";
 
+/// The words of scripts for docker.
+const DOCKER: &str = include_str!("../engines/requests/docker.sh");
+
 const GPU_1: &str = "GPU-a1b03828-f799-fc30-d8ce-9f496f164106";
 
 /// What the fake library says in containers of GPU 1.
@@ -41,58 +44,63 @@ fn cuda() -> Value {
 /// library's answers, and `verify CONTAINER` is the command.
 fn with_shares(name: &str, script: &str, look: impl Fn(Engine, &Session)) {
     for engine in [Engine::PodmanCrun, Engine::PodmanRunc] {
-        let test = format!("container::{name} {engine:?}");
-        if let Some(reason) = engine.missing().or_else(glibc_image::missing) {
-            skip::not_run(&test, &reason);
-            continue;
-        }
-        let bed = Bed::new();
-        let host = fake_host::build("t4x2-old-driver", &bed.at("host")).unwrap();
-        if let Some(missing) = host.not_made.first() {
-            skip::not_run(&test, &missing.why);
-            continue;
-        }
-        // The driver of this host is too old to say it.
-        host.nvml(|config| (0..2).for_each(|gpu| config["gpus"][gpu]["cores"] = 2560.into()))
-            .unwrap();
-        CUDA.install(&host.path("/usr/lib/x86_64-linux-gnu/libcuda.so.555.58.02"), &[])
-            .unwrap();
-        let glibc = bed.at("glibc");
-        fs::create_dir(&glibc).unwrap();
-        glibc_image::glibc(&glibc);
-        // The fake library is written in Rust, which needs this one.
-        let unwinder = "lib/x86_64-linux-gnu/libgcc_s.so.1";
-        fs::copy(format!("/{unwinder}"), glibc.join(unwinder)).unwrap();
-        fs::write(glibc.join("fake-cuda.json"), cuda().to_string()).unwrap();
-        fs::write(bed.at("policy.yaml"), POLICY).unwrap();
-        programs::install(verify_program::path(), bed.at("tranche-verify"));
-        programs::install(verify_program::load(), glibc.join("bin/tranche-load"));
-        let daemon = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        bind(&daemon, &SocketAddrUnix::new(bed.at("daemon")).unwrap()).unwrap();
-        listen(&daemon, 100).unwrap();
-        // Made in the session: there `/run/tranche` is its own.
-        fs::write(bed.specs().join("none-yet"), "").unwrap();
-        let host = bed.at("host");
-        let place = [
-            ("driver-root", ""),
-            ("dev-root", ""),
-            ("proc-root", "/proc"),
-            ("sys-root", "/sys"),
-        ]
-        .map(|(name, below)| format!("--{name}={}{below}", host.display()));
-        let script = format!(
-            "rm /etc/cdi/none-yet\nplace='{}'\n\
+        with_shares_of(engine, name, script, &look);
+    }
+}
+
+/// As [`with_shares`], for one engine.
+fn with_shares_of(engine: Engine, name: &str, script: &str, look: impl Fn(Engine, &Session)) {
+    let test = format!("container::{name} {engine:?}");
+    if let Some(reason) = engine.missing().or_else(glibc_image::missing) {
+        skip::not_run(&test, &reason);
+        return;
+    }
+    let bed = Bed::new();
+    let host = fake_host::build("t4x2-old-driver", &bed.at("host")).unwrap();
+    if let Some(missing) = host.not_made.first() {
+        skip::not_run(&test, &missing.why);
+        return;
+    }
+    // The driver of this host is too old to say it.
+    host.nvml(|config| (0..2).for_each(|gpu| config["gpus"][gpu]["cores"] = 2560.into()))
+        .unwrap();
+    CUDA.install(&host.path("/usr/lib/x86_64-linux-gnu/libcuda.so.555.58.02"), &[])
+        .unwrap();
+    let glibc = bed.at("glibc");
+    fs::create_dir(&glibc).unwrap();
+    glibc_image::glibc(&glibc);
+    // The fake library is written in Rust, which needs this one.
+    let unwinder = "lib/x86_64-linux-gnu/libgcc_s.so.1";
+    fs::copy(format!("/{unwinder}"), glibc.join(unwinder)).unwrap();
+    fs::write(glibc.join("fake-cuda.json"), cuda().to_string()).unwrap();
+    fs::write(bed.at("policy.yaml"), POLICY).unwrap();
+    programs::install(verify_program::path(), bed.at("tranche-verify"));
+    programs::install(verify_program::load(), glibc.join("bin/tranche-load"));
+    let daemon = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&daemon, &SocketAddrUnix::new(bed.at("daemon")).unwrap()).unwrap();
+    listen(&daemon, 100).unwrap();
+    // Made in the session: there `/run/tranche` is its own.
+    fs::write(bed.specs().join("none-yet"), "").unwrap();
+    let host = bed.at("host");
+    let place = [
+        ("driver-root", ""),
+        ("dev-root", ""),
+        ("proc-root", "/proc"),
+        ("sys-root", "/sys"),
+    ]
+    .map(|(name, below)| format!("--{name}={}{below}", host.display()));
+    let script = format!(
+        "rm /etc/cdi/none-yet\nplace='{}'\n\
              for image in \"$1\" \"$2\"; do cp -a \"$bed/glibc/.\" \"$image/\"; chroot \"$image\" /sbin/ldconfig; done\n\
              verify() {{ tranche verify \"$@\" --engine \"$bed/podman\" --program \"$bed/tranche-verify\" $place; }}\n\
              step generate tranche cdi generate $place --config \"$bed/policy.yaml\" --cdi-version 0.5 \
              --hook-path \"$oci\" --output /etc/cdi/nvidia.yaml\n\
              control=/run/tranche/mps/1/control\ntouch $control\nmount --bind \"$bed/daemon\" $control\n{script}",
-            place.join(" ")
-        );
-        let session = session(&bed, engine, 3, &script);
-        session.ok("generate");
-        look(engine, &session);
-    }
+        place.join(" ")
+    );
+    let session = session(&bed, engine, 3, &script);
+    session.ok("generate");
+    look(engine, &session);
 }
 
 #[test]
@@ -275,12 +283,65 @@ fn events(text: &str) -> Vec<Value> {
 
 #[test]
 fn the_program_that_bench_starts_measures_a_share_in_a_container() {
+    let script = loads(
+        r#"contain() {
+    share=$1 image=$2
+    shift 2
+    podman run --rm --interactive --network=none $limits --device "nvidia.com/gpu=1.$share" --rootfs "$image" "$@"
+}"#,
+    );
+    let name = "the_program_that_bench_starts_measures_a_share_in_a_container";
+    with_shares(name, &script, |engine, session| {
+        are_measured(&format!("{engine:?}"), session)
+    });
+}
+
+#[test]
+fn the_program_that_bench_starts_measures_a_share_in_a_container_of_docker() {
+    let name = "the_program_that_bench_starts_measures_a_share_in_a_container_of_docker";
+    let absent: Vec<&str> = ["docker", "dockerd", "containerd"]
+        .into_iter()
+        .filter(|name| find(name).is_none())
+        .collect();
+    if !absent.is_empty() {
+        skip::not_run(
+            &format!("container::{name}"),
+            &format!("not installed: {}", absent.join(", ")),
+        );
+        return;
+    }
+    let script = loads(&format!(
+        r#"configure= runtime='--runtime tranche'
+{DOCKER}
+mkdir "$bed/runtime"
+cp '{runtime}' "$bed/runtime/tranche-runtime"
+rm /etc/cdi/nvidia.yaml
+step refresh tranche cdi refresh $place --config "$bed/policy.yaml" --cdi-version 0.5 --hook-path "$oci" --output-dir /etc/cdi
+trap engine_down EXIT
+engine_up "$1"
+contain() {{
+    share=$1
+    shift 2
+    docker run --rm --interactive --network=none $runtime --env "NVIDIA_VISIBLE_DEVICES=1.$share" bb:1 "$@"
+}}"#,
+        runtime = env!("CARGO_BIN_EXE_tranche-runtime"),
+    ));
+    with_shares_of(Engine::PodmanRunc, name, &script, |_, session| {
+        session.ok("refresh");
+        session.ok("configure");
+        are_measured("docker", session);
+    });
+}
+
+/// A script in which `tranche-load` measures two shares in containers that `contain SHARE IMAGE COMMAND…` starts.
+fn loads(contain: &str) -> String {
     let model = json!({"state": "/tmp/gpu", "l2_mib": 4, "bandwidth_gb_s": 400});
     let mut cuda = cuda();
     cuda["gpus"][0]["model"] = model;
-    let script = format!(
+    format!(
         r#"
 for image in "$1" "$2"; do echo '{cuda}' > "$image/fake-cuda.json"; done
+{contain}
 # load NAME IMAGE SHARE SECONDS ROLE OPTION…: told when to end by the clock that containers have too.
 load() {{
     name=$1 image=$2 share=$3 seconds=$4
@@ -292,37 +353,34 @@ load() {{
     exec 3<> "$bed/$name"
     for at in 0 100 200; do [ "$1" != serve ] || echo "at ${{at}}000000" >&3; done
     echo "start $begin $((begin + seconds * 1000000000))" >&3
-    step "$name" podman run --rm --interactive --network=none $limits --device "nvidia.com/gpu=1.$share" \
-        --rootfs "$image" /bin/tranche-load "$@" --deadline 60 < "$bed/$name" 3>&-
+    step "$name" contain "$share" "$image" /bin/tranche-load "$@" --deadline 60 < "$bed/$name" 3>&-
     exec 3>&-
 }}
 load probe "$1" big 1 probe
 load serve "$1" big 20 serve --fma 1000
 load greedy "$2" small 1 greedy
 "#
+    )
+}
+
+/// Fails unless the steps of [`loads`] have found what the shares promise.
+fn are_measured(engine: &str, session: &Session) {
+    let found = |step: &str, event: &str| {
+        let events = events(session.ok(step));
+        let of = events.iter().filter(|one| one["event"] == event);
+        of.cloned().collect::<Vec<_>>()
+    };
+    // 60 % of 40 multiprocessors.
+    assert_eq!(found("probe", "ready")[0]["sms"], 24, "{engine}");
+    assert_eq!(
+        found("probe", "probed")[0]["sms"].as_array().unwrap().len(),
+        24,
+        "{engine}"
     );
-    with_shares(
-        "the_program_that_bench_starts_measures_a_share_in_a_container",
-        &script,
-        |engine, session| {
-            let found = |step: &str, event: &str| {
-                let events = events(session.ok(step));
-                let of = events.iter().filter(|one| one["event"] == event);
-                of.cloned().collect::<Vec<_>>()
-            };
-            // 60 % of 40 multiprocessors.
-            assert_eq!(found("probe", "ready")[0]["sms"], 24, "{engine:?}");
-            assert_eq!(
-                found("probe", "probed")[0]["sms"].as_array().unwrap().len(),
-                24,
-                "{engine:?}"
-            );
-            assert_eq!(found("serve", "served").len(), 3, "{engine:?}: {}", session.ok("serve"));
-            let got = found("greedy", "allocated").last().unwrap()["bytes"].as_u64().unwrap();
-            assert!(got > 1 << 30 && got <= 2 << 30, "{engine:?}: {got}");
-            for step in ["probe", "serve", "greedy"] {
-                assert_eq!(found(step, "end").len(), 1, "{engine:?}: {step}");
-            }
-        },
-    );
+    assert_eq!(found("serve", "served").len(), 3, "{engine}: {}", session.ok("serve"));
+    let got = found("greedy", "allocated").last().unwrap()["bytes"].as_u64().unwrap();
+    assert!(got > 1 << 30 && got <= 2 << 30, "{engine}: {got}");
+    for step in ["probe", "serve", "greedy"] {
+        assert_eq!(found(step, "end").len(), 1, "{engine}: {step}");
+    }
 }
