@@ -94,6 +94,8 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("planning", "replace state_file"),
             ("public_status", "controlled"),
             ("held", "state_file"),
+            ("device", "held public_status"),
+            ("metrics", "controlled device held"),
             ("restore_failures", "replace state_file"),
             ("hold", "accounts held"),
         ],

@@ -1,8 +1,6 @@
 //! `tranche metrics`: the state of the shares as OpenMetrics text. docs/reference/metrics.md documents the names and
 //! labels.
 
-mod catalogue;
-mod exposition;
 mod samples;
 
 use super::look::ObserveArgs;
@@ -11,6 +9,7 @@ use anyhow::Result;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tranche_inspect::observed::Observed;
+use tranche_state::metrics::{Names, Naming};
 use tranche_state::replace;
 
 /// Print the state of shares, GPUs and MPS daemons as metrics (OpenMetrics); docs/reference/metrics.md describes them
@@ -23,6 +22,9 @@ pub(super) struct Args {
     /// Add names and ids of containers and claims, which every reader of the metrics then sees
     #[arg(long)]
     with_containers: bool,
+    /// Whose names: tranche, otel (OpenTelemetry, hw_gpu_...) or dcgm (dcgm-exporter)
+    #[arg(long, value_name = "NAMES", default_value = "tranche")]
+    names: Names,
     /// Do not ask NVML, the driver's library, for memory, utilisation and processes
     #[arg(long)]
     no_gpu: bool,
@@ -32,7 +34,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let observed = Observed::look(&args.at.options(), !args.no_gpu)?;
-    let text = samples::of(&observed, args.with_containers).text();
+    let naming = Naming::of_host(args.names, &observed.view.devices);
+    let text = samples::of(&observed, args.with_containers).text(&naming);
     // A part that could not be read is missing in the metrics, which say so themselves.
     let code = out::complain_all(observed.problems());
     match &args.output {
@@ -41,6 +44,3 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     Ok(code)
 }
-
-#[cfg(test)]
-mod tests;

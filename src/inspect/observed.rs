@@ -2,14 +2,12 @@
 //! is not as expected.
 
 mod deviations;
-mod device;
 mod gpu;
 mod messages;
 mod process;
 mod status;
 
 pub use deviations::{Deviation, DeviationKind};
-pub use device::DeviceStatus;
 pub use gpu::DeviceUsage;
 pub use messages::{Said, kept};
 pub use process::ProcessRow;
@@ -34,6 +32,7 @@ use tranche_protocol::StatusRequest;
 use tranche_state::access::Enforcement;
 use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::controlled::DaemonState;
+use tranche_state::device::{self, DeviceStatus};
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::not_ended::{self, NotEnded};
 use tranche_state::held::user_wait::{self, UserWait};

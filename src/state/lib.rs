@@ -19,6 +19,8 @@
 //! | [`held`] | what is held, by the names that people know devices and containers by |
 //! | [`hold`] | what users of this machine hold for longer than the policy lets them |
 //! | [`controlled`] | what the broker changed on a device, and the state of its MPS daemon, as it is shown |
+//! | [`device`] | what is held and free of a device that is handed out with a claim |
+//! | [`metrics`] | what collectors read: the metrics, their names and their text |
 //! | [`public_status`] | `status.json`: what every user may know of the shares |
 //! | [`restore_failures`] | layouts of MIG that the last boot could not make |
 
@@ -27,10 +29,12 @@ pub mod accounts;
 pub mod calendar;
 pub mod claim_spec;
 pub mod controlled;
+pub mod device;
 pub mod held;
 pub mod history;
 pub mod hold;
 pub mod log;
+pub mod metrics;
 pub mod mutex;
 pub mod out_of_service;
 pub mod planning;

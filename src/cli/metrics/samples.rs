@@ -1,13 +1,10 @@
 //! The state of the shares as samples.
 
-use super::catalogue as family;
-use super::exposition::Exposition;
 use std::collections::BTreeMap;
-use tranche_core::types::MemorySize;
 use tranche_inspect::observed::Observed;
 use tranche_plan::inventory::ComputeMode;
-use tranche_state::controlled::DaemonState;
 use tranche_state::held::{Held, HeldContainer};
+use tranche_state::metrics::{Exposition, bytes, catalogue as family, count, of_daemon, of_devices, ratio, truth};
 
 /// The samples of `observed`. Without `with_containers`, the labels with names and ids of containers and of claims are
 /// empty, because the reader of metrics need not be root.
@@ -45,31 +42,13 @@ pub(super) fn of(observed: &Observed, with_containers: bool) -> Exposition {
         out.add(family::LONGEST, &[], waited.max().unwrap_or(0) as f64);
     }
     for daemon in &observed.daemons {
-        let device = [daemon.device.as_str()];
-        out.add(family::DAEMON, &device, truth(daemon.state == DaemonState::Running));
-        out.add(family::RESTARTS, &device, f64::from(daemon.restarts));
+        of_daemon(&mut out, &daemon.device, daemon.state, daemon.restarts);
     }
     out
 }
 
 fn devices(out: &mut Exposition, observed: &Observed) {
-    for device in &observed.devices {
-        let label = [device.device.as_str()];
-        out.add(family::READABLE, &label, truth(device.readable));
-        if !device.policy_known {
-            continue;
-        }
-        // A dedicated device has no shares: it is one.
-        let is_one = device.shares.is_empty();
-        let of = |shares: usize, whole: bool| if is_one { usize::from(whole) } else { shares };
-        out.add(family::SHARES, &label, count(of(device.count, true)));
-        if device.readable {
-            out.add(family::HELD, &label, count(of(device.held.len(), device.held_whole)));
-            out.add(family::FREE, &label, count(of(device.free_together, !device.is_held())));
-            out.add(family::EARLIER, &label, count(device.held_of_earlier_policy.len()));
-            out.add(family::WHOLE, &label, truth(device.held_whole));
-        }
-    }
+    of_devices(out, &observed.devices);
     for outage in &observed.out_of_service {
         let label = [outage.device.as_str(), outage.reason.as_deref().unwrap_or_default()];
         out.add(family::OUT, &label, truth(outage.in_force));
@@ -112,20 +91,4 @@ fn claim(out: &mut Exposition, held: &Held, shares: &str, with_containers: bool)
         out.add_some(family::CLAIM_BUSY, &label, usage.busy_percent.map(ratio));
         out.add(family::CLAIM_PROCESSES, &label, count(usage.processes));
     }
-}
-
-fn truth(value: bool) -> f64 {
-    f64::from(u8::from(value))
-}
-
-fn count(number: usize) -> f64 {
-    number as f64
-}
-
-fn bytes(mib: u64) -> f64 {
-    MemorySize::from_mib(mib).bytes() as f64
-}
-
-fn ratio(percent: u32) -> f64 {
-    f64::from(percent) / 100.0
 }

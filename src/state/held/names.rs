@@ -55,6 +55,11 @@ impl DeviceNames {
         self.inventory.as_ref()?.driver.as_ref()
     }
 
+    /// The host of the last refresh.
+    pub fn inventory(&self) -> Option<&Inventory> {
+        self.inventory.as_ref()
+    }
+
     /// The name of a device; `None` for one that the host does not have.
     pub fn named(&self, key: &DeviceKey) -> Option<&str> {
         self.names.get(key).map(String::as_str)

@@ -187,3 +187,51 @@ fn the_file_is_replaced_in_one_step() {
     assert_ne!(first.ino(), second.ino(), "a reader of the old file keeps it");
     assert_eq!(second.permissions().mode() & 0o777, 0o644);
 }
+
+/// Existing dashboards find GPUs by the names that they know, and the containers on them.
+#[test]
+fn the_metrics_have_the_names_of_others() {
+    let Some((machine, _inits)) = busy("metrics_have_the_names_of_others") else {
+        return;
+    };
+    let names = |names: &str| {
+        let option = format!("--names={names}");
+        series(&machine.call(&["metrics", &option, "--with-containers"]).run().ok())
+    };
+    let otel = names("otel");
+    assert_eq!(
+        value(
+            &otel,
+            "hw_gpu_utilization_ratio",
+            &["hw_name=\"nvidia.com/gpu=0\"", "hw_id=\"GPU-"]
+        ),
+        0.4
+    );
+    let of_container = [
+        "shares=\"1\"",
+        "container_id=\"aaaa1111\"",
+        "container_name=\"tr\\\"ain\"",
+        "hw_id=\"GPU-",
+    ];
+    assert_eq!(value(&otel, "tranche_claim_busy_ratio", &of_container), 0.37);
+    let dcgm = names("dcgm");
+    let labels = [
+        "gpu=\"0\"",
+        "UUID=\"GPU-",
+        "pci_bus_id=\"0000",
+        "device=\"nvidia0\"",
+        "modelName=\"",
+    ];
+    assert_eq!(value(&dcgm, "DCGM_FI_DEV_GPU_UTIL", &labels), 40.0);
+    assert_eq!(value(&dcgm, "DCGM_FI_DEV_FB_USED", &labels), 700.0);
+    assert_eq!(
+        value(
+            &dcgm,
+            "tranche_claim_busy_ratio",
+            &["container=\"tr\\\"ain\"", "UUID=\"GPU-"]
+        ),
+        0.37
+    );
+    let wrong = machine.call(&["metrics", "--names=nagios"]).run();
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+}

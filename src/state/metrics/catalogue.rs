@@ -3,19 +3,21 @@
 
 /// A metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Family {
+pub struct Family {
     /// Its name. It ends with its unit, if it has one.
-    pub(super) name: &'static str,
-    pub(super) kind: FamilyKind,
-    pub(super) labels: &'static [&'static str],
+    pub name: &'static str,
+    /// Its type.
+    pub kind: FamilyKind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
     /// What it says, in one line.
-    pub(super) help: &'static str,
+    pub help: &'static str,
 }
 
 /// The type of a family. node_exporter reads the older text format of Prometheus, which has no `info` and no `stateset`
 /// and refuses a file with them, so there are only these two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FamilyKind {
+pub enum FamilyKind {
     /// A value that goes up and down.
     Gauge,
     /// A value that only goes up; the name of its sample ends with `_total`.
@@ -27,15 +29,20 @@ const UNITS: [&str; 3] = ["bytes", "ratio", "seconds"];
 
 impl Family {
     /// The unit at the end of the name; `None` for a number of things.
-    pub(super) fn unit(&self) -> Option<&'static str> {
-        let is_unit = |unit: &&str| self.name.strip_suffix(*unit).is_some_and(|rest| rest.ends_with('_'));
-        UNITS.into_iter().find(is_unit)
+    pub fn unit(&self) -> Option<&'static str> {
+        unit(self.name)
     }
+}
+
+/// The unit at the end of the name of a family.
+pub(super) fn unit(name: &str) -> Option<&'static str> {
+    let is_unit = |unit: &&str| name.strip_suffix(*unit).is_some_and(|rest| rest.ends_with('_'));
+    UNITS.into_iter().find(is_unit)
 }
 
 impl FamilyKind {
     /// The word for it in the text.
-    pub(super) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Gauge => "gauge",
             Self::Counter => "counter",
@@ -46,7 +53,8 @@ impl FamilyKind {
 /// Defines a constant for each family, and the list of all.
 macro_rules! families {
     ($($constant:ident: $name:literal $kind:ident [$($label:literal)*] $help:literal;)+) => {
-        $(pub(super) const $constant: Family = Family {
+        $(#[doc = $help]
+        pub const $constant: Family = Family {
             name: $name,
             kind: FamilyKind::$kind,
             labels: &[$($label),*],
@@ -54,7 +62,7 @@ macro_rules! families {
         };)+
 
         /// All families, in the order in which they are written.
-        pub(super) const ALL: &[Family] = &[$($constant),+];
+        pub const ALL: &[Family] = &[$($constant),+];
     };
 }
 

@@ -1,5 +1,8 @@
 //! A device that is handed out with a claim: what is held of it, and what is free.
 
+use crate::held::names::DeviceNames;
+use crate::held::or_dash;
+use crate::public_status::PublicDevice;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::ledger::{Books, HeldShare};
@@ -7,9 +10,6 @@ use tranche_core::text::some;
 use tranche_core::types::{DeviceKey, ShareName};
 use tranche_plan::reserve::{InBooks, has_own_amounts};
 use tranche_plan::share::SplitDevice;
-use tranche_state::held::names::DeviceNames;
-use tranche_state::held::or_dash;
-use tranche_state::public_status::PublicDevice;
 
 /// A device that is handed out with a claim.
 #[derive(Debug, Serialize)]
@@ -44,7 +44,7 @@ pub struct DeviceStatus {
 
 /// The devices that are shared or of which something is held, in the order of their names. `plan_known` says whether
 /// host.json could be read, which has the plan.
-pub(super) fn devices(names: &DeviceNames, plan_known: bool, books: &Books) -> Vec<DeviceStatus> {
+pub fn devices(names: &DeviceNames, plan_known: bool, books: &Books) -> Vec<DeviceStatus> {
     let shared = names.shared().iter();
     let mut keys: BTreeMap<&DeviceKey, Option<&SplitDevice>> = shared.map(|split| (&split.key, Some(split))).collect();
     for claim in books.claims() {
@@ -121,7 +121,7 @@ impl DeviceStatus {
     }
 
     /// The device as the broker wrote it down for everybody. `plan_known` says whether the broker knew the policy.
-    pub(super) fn of_public(device: &PublicDevice, plan_known: bool) -> Self {
+    pub fn of_public(device: &PublicDevice, plan_known: bool) -> Self {
         let status = Self::of_planned(device);
         if plan_known { status } else { status.without_policy() }
     }
@@ -232,10 +232,10 @@ fn ranges(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::public_status::{PublicClaim, PublicStatus};
     use tranche_core::claims::{ClaimPart, Claims};
     use tranche_core::ledger::{ClaimState, HeldPart, KubernetesObject};
     use tranche_core::types::{MemorySize, Percent, Promise, Strategy};
-    use tranche_state::public_status::{PublicClaim, PublicStatus};
 
     #[test]
     fn numbers_that_follow_are_a_range() {

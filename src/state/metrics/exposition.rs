@@ -1,12 +1,13 @@
 //! The text format of metrics: OpenMetrics 1.0 (github.com/prometheus/OpenMetrics, specification/OpenMetrics.md),
 //! written so that readers of Prometheus' older text format (0.0.4) accept it too.
 
-use super::catalogue::{ALL, Family, FamilyKind};
-use std::collections::BTreeMap;
+use super::catalogue::{ALL, CLAIM, Family, FamilyKind, unit};
+use super::names::{Containers, Naming};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Samples, by family.
 #[derive(Debug, Default)]
-pub(super) struct Exposition {
+pub struct Exposition {
     samples: BTreeMap<&'static str, Vec<Sample>>,
 }
 
@@ -20,7 +21,7 @@ struct Sample {
 impl Exposition {
     /// Adds a sample. `labels` are the values of the family's labels, in their order. Of two samples with the same
     /// labels, the first stays: a series has one value.
-    pub(super) fn add(&mut self, family: Family, labels: &[&str], value: f64) {
+    pub fn add(&mut self, family: Family, labels: &[&str], value: f64) {
         debug_assert_eq!(family.labels.len(), labels.len(), "{}", family.name);
         let samples = self.samples.entry(family.name).or_default();
         if samples.iter().all(|sample| sample.labels != labels) {
@@ -30,41 +31,65 @@ impl Exposition {
     }
 
     /// As [`Exposition::add`], if there is a value.
-    pub(super) fn add_some(&mut self, family: Family, labels: &[&str], value: Option<f64>) {
+    pub fn add_some(&mut self, family: Family, labels: &[&str], value: Option<f64>) {
         if let Some(value) = value {
             self.add(family, labels, value);
         }
     }
 
-    /// The whole text. A family without samples is left out.
-    pub(super) fn text(&self) -> String {
+    /// The whole text, with the names of `naming`. A family without samples is left out.
+    pub fn text(&self, naming: &Naming) -> String {
         let mut text = String::new();
+        let containers = self.containers();
         for family in ALL {
             let Some(samples) = self.samples.get(family.name) else {
                 continue;
             };
-            let name = family.name;
+            let known = naming.known(family);
+            let (name, factor, help) = known.map_or((family.name, 1.0, family.help), |known| {
+                (known.name, known.factor, known.help)
+            });
             text.push_str(&format!("# TYPE {name} {}\n", family.kind.as_str()));
-            if let Some(unit) = family.unit() {
+            if let Some(unit) = unit(name) {
                 text.push_str(&format!("# UNIT {name} {unit}\n"));
             }
-            text.push_str(&format!("# HELP {name} {}\n", escaped(family.help)));
+            text.push_str(&format!("# HELP {name} {}\n", escaped(help)));
             let suffix = match family.kind {
                 FamilyKind::Gauge => "",
                 FamilyKind::Counter => "_total",
             };
+            // What has two names here can have one name there: the compute instances of one GPU instance.
+            let mut written = BTreeSet::new();
             for sample in samples {
-                let pair = |(label, value): (&&str, &String)| format!("{label}=\"{}\"", escaped(value));
-                let pairs: Vec<String> = family.labels.iter().zip(&sample.labels).map(pair).collect();
+                let labels = naming.labels(family, &sample.labels, &containers);
+                let pairs = labels
+                    .iter()
+                    .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
+                let pairs: Vec<String> = pairs.collect();
                 let labels = match pairs.is_empty() {
                     true => String::new(),
                     false => format!("{{{}}}", pairs.join(",")),
                 };
-                text.push_str(&format!("{name}{suffix}{labels} {}\n", sample.value));
+                if written.insert(labels.clone()) {
+                    text.push_str(&format!("{name}{suffix}{labels} {}\n", sample.value * factor));
+                }
             }
         }
         text.push_str("# EOF\n");
         text
+    }
+
+    /// The containers of claims that may be named.
+    fn containers(&self) -> Containers<'_> {
+        let claims = self.samples.get(CLAIM.name).into_iter().flatten();
+        claims
+            .filter_map(|sample| match &sample.labels[..] {
+                [device, shares, _, _, id, name] if !id.is_empty() => {
+                    Some(((device.as_str(), shares.as_str()), (id.as_str(), name.as_str())))
+                }
+                _ => None,
+            })
+            .collect()
     }
 }
 
@@ -96,7 +121,7 @@ mod tests {
         exposition.add_some(BUILD, &["1"], None);
         exposition.add(WAITERS, &[], 0.0);
         assert_eq!(
-            exposition.text(),
+            exposition.text(&Naming::OWN),
             format!(
                 "# TYPE tranche_device_memory_bytes gauge\n# UNIT tranche_device_memory_bytes bytes\n\
                  # HELP tranche_device_memory_bytes {}\n\
@@ -107,6 +132,6 @@ mod tests {
                 MEMORY.help, WAITERS.help, RESTARTS.help
             )
         );
-        assert_eq!(Exposition::default().text(), "# EOF\n");
+        assert_eq!(Exposition::default().text(&Naming::OWN), "# EOF\n");
     }
 }
