@@ -10,6 +10,7 @@ mod history;
 mod kubernetes;
 mod limit_time;
 mod mps;
+mod page_names;
 pub mod read;
 mod runtime;
 mod users;
@@ -19,6 +20,7 @@ pub use calendar::{CalendarSettings, ClearBy, LongTime};
 pub use history::HistoryTime;
 pub use kubernetes::{Door, KubernetesEntry, KubernetesSection};
 pub use mps::{MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsSettings, MpsUsers};
+pub use page_names::PageNames;
 pub use runtime::{
     AcceptAnnotations, AcceptEnvironment, ClaimsFromEnvironment, CudaCompatMode, MaxWait, NvidiaCli, RuntimeMode,
     RuntimeSettings,
@@ -71,6 +73,8 @@ pub struct Policy {
     pub calendar: Option<CalendarSettings>,
     /// For how long it is recorded who held what.
     pub history: HistoryTime,
+    /// Whether the page of that names users.
+    pub page_names: PageNames,
     /// Who may open the device nodes of what is shared.
     pub access: Access,
     /// Who may open them without a claim.

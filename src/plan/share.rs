@@ -32,8 +32,8 @@ pub use strategy::{
 
 use crate::inventory::{Gpu, HostDevice, Inventory};
 use crate::policy::{
-    Access, CalendarSettings, DeviceSet, HistoryTime, Monitors, Parts, Placement, Policy, Priority, QueueSettings,
-    Quota, ReplicaNames, Split, UserPolicy, WholeDevice,
+    Access, CalendarSettings, DeviceSet, HistoryTime, Monitors, PageNames, Parts, Placement, Policy, Priority,
+    QueueSettings, Quota, ReplicaNames, Split, UserPolicy, WholeDevice,
 };
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
@@ -70,6 +70,9 @@ pub struct Plan {
     /// For how long it is recorded who held what.
     #[serde(default, skip_serializing_if = "HistoryTime::is_default")]
     pub history: HistoryTime,
+    /// Whether the page of that names users.
+    #[serde(default, skip_serializing_if = "PageNames::is_default")]
+    pub page_names: PageNames,
     /// Who may open the device nodes of the devices.
     #[serde(default, skip_serializing_if = "Access::is_default")]
     pub access: Access,
@@ -197,6 +200,7 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
         queue: policy.queue,
         calendar: policy.calendar,
         history: policy.history,
+        page_names: policy.page_names,
         access: policy.access,
         monitors: policy.monitors.clone(),
         users: policy.users.clone(),

@@ -86,6 +86,7 @@ pub fn of_plan(plan: &Plan) -> Result<Digest> {
         queue: _,
         calendar: _,
         history: _,
+        page_names: _,
         access,
         monitors: _,
         users: _,

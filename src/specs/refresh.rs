@@ -35,7 +35,7 @@ use tranche_host::examine;
 use tranche_plan::derive::Options;
 use tranche_plan::host_file::{self, HostFile, HostFileError};
 use tranche_plan::inventory::Degraded;
-use tranche_plan::policy::{HistoryTime, LongTime};
+use tranche_plan::policy::{HistoryTime, LongTime, PageNames};
 use tranche_state::history;
 use tranche_state::out_of_service;
 use tranche_state::planning::{LastPolicy, pipe_directories};
@@ -117,10 +117,10 @@ impl<'a> Refresh<'a> {
         }
         let sharing = found.sharing.clone();
         if !dry_run {
-            let keep = sharing
-                .as_ref()
-                .map_or_else(HistoryTime::default, |sharing| sharing.plan.history);
-            let prepared = history::prepare(&place.state_dir, keep.get().map(LongTime::get));
+            let plan = sharing.as_ref().map(|sharing| &sharing.plan);
+            let keep = plan.map_or_else(HistoryTime::default, |plan| plan.history);
+            let names = plan.map_or_else(PageNames::default, |plan| plan.page_names);
+            let prepared = history::prepare(&place.state_dir, keep.get().map(LongTime::get), names);
             // Containers start without a history.
             notes.extend(prepared.err().map(|error| format!("history: {}", line(&error))));
         }

@@ -8,13 +8,16 @@
 //! - [`intake`]: from the event files into the database, each line once
 //! - [`report`] and [`timeline`]: the answers
 //! - [`viewer`]: who may see which rows
-//! - [`service`]: the sockets and the program
+//! - [`service`]: the sockets and the program, with the page and the metrics
 
+mod content;
 pub mod database;
 mod http;
 pub mod intake;
+mod metrics;
 mod now;
 mod page;
+mod public;
 pub mod report;
 pub mod service;
 mod spans;

@@ -34,15 +34,16 @@ pub(crate) struct Now {
 /// What `viewer` may see of it.
 pub(crate) fn now(database: &Connection, viewer: &Viewer) -> rusqlite::Result<Now> {
     let names = Names::default();
-    let mut users: HashMap<u32, String> = HashMap::new();
+    let mut users: HashMap<u32, Option<String>> = HashMap::new();
     let mut entries = |question: &str| -> rusqlite::Result<Vec<Entry>> {
         let mut found = database.prepare_cached(question)?;
         let mut rows = found.query(params![this_boot(), MOST])?;
         let mut entries = Vec::new();
         while let Some(row) = rows.next()? {
             let (uid, what): (u32, String) = (row.get(2)?, row.get(3)?);
-            let user = || users.entry(uid).or_insert_with(|| names.user(uid)).clone();
-            let name = viewer.sees(uid).then(user);
+            let name = users.entry(uid).or_insert_with(|| viewer.name_of(uid, &names)).clone();
+            // What others run is not shown.
+            let what = if viewer.sees(uid) { what } else { String::new() };
             entries.push(Entry {
                 device: row.get(0)?,
                 part: row.get(1)?,

@@ -36,7 +36,7 @@ pub fn report(database: &Connection, by: ReportBy, seconds: u64, viewer: &Viewer
     let own_group = names.group_of(viewer.uid);
     let mut subject = |uid: u32, device: i64| match by {
         ReportBy::Device => Subject::Device(device),
-        ReportBy::User if viewer.sees(uid) => Subject::User(uid),
+        ReportBy::User if viewer.tells_apart(uid) => Subject::User(uid),
         ReportBy::User => Subject::Others,
         ReportBy::Group => match names.group_of(uid) {
             group if viewer.sees_all || group == own_group => Subject::Group(group),
@@ -74,7 +74,7 @@ pub fn report(database: &Connection, by: ReportBy, seconds: u64, viewer: &Viewer
     for (subject, sums) in sums {
         rows.push(ReportRow {
             name: match subject {
-                Subject::User(uid) => Some(names.user(uid)),
+                Subject::User(uid) => viewer.name_of(uid, &names),
                 Subject::Group(group) => Some(names.group(group)),
                 Subject::Device(device) => {
                     let name = "SELECT name FROM devices WHERE id = ?1";

@@ -31,11 +31,16 @@ pub(crate) struct BootWindow {
     pub(crate) to: i64,
 }
 
+/// Seconds since boot.
+pub(crate) fn uptime() -> i64 {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| time.tv_sec())
+}
+
 /// The boots in `window`.
 pub(crate) fn boots(database: &Connection, window: Window) -> rusqlite::Result<Vec<BootWindow>> {
     let mut boots = database.prepare_cached("SELECT id, boot, zero, last FROM boots")?;
     let this = this_boot();
-    let uptime = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| time.tv_sec());
+    let uptime = uptime();
     let rows = boots.query_map([], |row| {
         let (id, name, zero, last): (_, String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
         // What is open in this boot is held now, by the clock as it is set now.

@@ -17,7 +17,7 @@ const MOST_SPANS: usize = 20_000;
 pub fn timeline(database: &Connection, seconds: u64, viewer: &Viewer) -> rusqlite::Result<Timeline> {
     let window = Window::last(seconds);
     let names = Names::default();
-    let mut users: BTreeMap<u32, String> = BTreeMap::new();
+    let mut users: BTreeMap<u32, Option<String>> = BTreeMap::new();
     let mut lanes: BTreeMap<(String, String), Vec<Span>> = BTreeMap::new();
     for boot in boots(database, window)? {
         let mut held = database.prepare_cached(
@@ -30,8 +30,11 @@ pub fn timeline(database: &Connection, seconds: u64, viewer: &Viewer) -> rusqlit
         while let Some(row) = rows.next()? {
             let uid: u32 = row.get(4)?;
             let who: String = row.get(5)?;
-            let user = || users.entry(uid).or_insert_with(|| names.user(uid)).clone();
-            let who = viewer.sees(uid).then(user).map(|user| format!("{user}: {who}"));
+            let user = users.entry(uid).or_insert_with(|| viewer.name_of(uid, &names)).clone();
+            let who = match viewer.sees(uid) {
+                true => user.map(|user| format!("{user}: {who}")),
+                false => user,
+            };
             let span = span(row, boot, who, row.get(6)?, row.get(7)?)?;
             lanes.entry((row.get(0)?, row.get(1)?)).or_default().push(span);
         }

@@ -2,6 +2,10 @@
 
 use nix::unistd::{Gid, Group, Uid, User};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::sync::LazyLock;
+use tranche_core::ledger::events::{DIRECTORY, NAMES_FILE};
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,25 +14,71 @@ pub struct Viewer {
     pub uid: u32,
     /// Whether this is root, or the user of the program itself.
     pub sees_all: bool,
+    /// What others are called for the viewer.
+    pub others: Others,
+}
+
+/// What other users are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// Nothing: they are one row together.
+    Unnamed,
+    /// Each has a pseudonym.
+    Pseudonyms,
+    /// Their names. What they run is not shown.
+    Names,
 }
 
 impl Viewer {
-    /// Somebody whom the kernel does not name, such as a client over TCP: no user has this id (user_namespaces(7)).
-    pub const NOBODY: Self = Self {
-        uid: u32::MAX,
-        sees_all: false,
-    };
+    /// Somebody whom the kernel does not name, such as a client over TCP, where the policy of `state_dir` says what
+    /// users are called (`sharing.pageNames`).
+    pub fn anybody(state_dir: &Path) -> Self {
+        let others = match state_dir.join(DIRECTORY).join(NAMES_FILE).exists() {
+            true => Others::Names,
+            false => Others::Pseudonyms,
+        };
+        Self {
+            // No user has this id (user_namespaces(7)).
+            uid: u32::MAX,
+            sees_all: false,
+            others,
+        }
+    }
 
     /// The user with this id.
     pub fn of(uid: u32) -> Self {
-        let sees_all = uid == 0 || uid == nix::unistd::geteuid().as_raw();
-        Self { uid, sees_all }
+        Self {
+            uid,
+            sees_all: uid == 0 || uid == nix::unistd::geteuid().as_raw(),
+            others: Others::Unnamed,
+        }
     }
 
-    /// Whether rows and names of the user `uid` are shown.
+    /// Whether it is shown what the user `uid` runs.
     pub fn sees(&self, uid: u32) -> bool {
         self.sees_all || self.uid == uid
     }
+
+    /// Whether the user `uid` has a row and a name of the own.
+    pub(crate) fn tells_apart(&self, uid: u32) -> bool {
+        self.sees(uid) || self.others != Others::Unnamed
+    }
+
+    /// What the user `uid` is called for the viewer; `None` if that user has no name for the viewer.
+    pub(crate) fn name_of(&self, uid: u32, names: &Names) -> Option<String> {
+        match self.others {
+            _ if self.sees(uid) => Some(names.user(uid)),
+            Others::Unnamed => None,
+            Others::Pseudonyms => Some(pseudonym(uid)),
+            Others::Names => Some(names.user(uid)),
+        }
+    }
+}
+
+/// A name that says only that it is the same user, until the program ends.
+fn pseudonym(uid: u32) -> String {
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    format!("user-{:06x}", KEY.hash_one(uid) & 0xff_ffff)
 }
 
 /// The names of users and groups, each asked for once.

@@ -11,5 +11,6 @@ pub(crate) use tranche_test_support as support;
 
 mod asked;
 mod killed;
+mod metrics;
 mod page;
 mod scene;

@@ -36,6 +36,9 @@ pub const FILES: [&str; 3] = ["log", "log.1", "log.2"];
 /// The file of the same directory that says for how many seconds a history is kept.
 pub const KEEP_FILE: &str = "keep";
 
+/// The file of the same directory that is there if the page of the history names users to everybody.
+pub const NAMES_FILE: &str = "names-are-shown";
+
 /// After how many bytes a file is followed by another one: 20,000 lines.
 pub const MOST_BYTES: u64 = 4 << 20;
 

@@ -1,8 +1,9 @@
 use super::*;
 use crate::intake::tests::{Scene, gpu, uptime};
+use std::collections::BTreeSet;
 
 fn root() -> Viewer {
-    Viewer { uid: 0, sees_all: true }
+    Viewer::of(0)
 }
 
 #[test]
@@ -18,9 +19,23 @@ fn names_are_escaped_and_others_are_not_named() {
     let own = page(&scene.database, scene.top.path(), &Viewer::of(40_000)).unwrap();
     assert!(own.contains("&lt;b&gt;x") && own.contains("another user"), "{own}");
     assert!(!own.contains("secret") && !own.contains("50000"), "{own}");
-    // Without a user, nobody is named.
-    let nobody = page(&scene.database, scene.top.path(), &Viewer::NOBODY).unwrap();
-    assert!(!nobody.contains("&lt;b&gt;x") && !nobody.contains("40000"), "{nobody}");
+    // Where the reader has no user, each user has a pseudonym.
+    let anybody = || page(&scene.database, scene.top.path(), &Viewer::anybody(scene.top.path())).unwrap();
+    let hidden = anybody();
+    for secret in ["&lt;b&gt;x", "40000", "50000", "secret", "another user"] {
+        assert!(!hidden.contains(secret), "{secret}: {hidden}");
+    }
+    let pseudonyms: BTreeSet<&str> = hidden
+        .match_indices("user-")
+        .map(|(at, _)| &hidden[at..at + 11])
+        .collect();
+    assert_eq!(pseudonyms.len(), 2, "{hidden}");
+    assert_eq!(hidden, anybody(), "they stay the same");
+    // The policy may name users, but not what they run.
+    std::fs::write(scene.top.path().join("events/names-are-shown"), "").unwrap();
+    let shown = anybody();
+    assert!(shown.contains("uid 40000") && shown.contains("uid 50000"), "{shown}");
+    assert!(!shown.contains("&lt;b&gt;x") && !shown.contains("secret"), "{shown}");
     for forbidden in ["style=", "onclick", "http://", "https://"] {
         assert!(!of_root.contains(forbidden), "{forbidden}: {of_root}");
     }
@@ -41,5 +56,5 @@ fn a_thousand_claims_are_one_page() {
     let start = std::time::Instant::now();
     let text = page(&scene.database, scene.top.path(), &root()).unwrap();
     println!("1,000 claims: {} bytes in {:?}", text.len(), start.elapsed());
-    assert_eq!(text.matches("<rect class=\"used\"").count(), 1000);
+    assert_eq!(text.matches("<rect class=\"used\" x=").count(), 1000);
 }

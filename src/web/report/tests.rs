@@ -9,7 +9,7 @@ use tranche_core::ledger::events::{EventKind, EventLine, parse};
 const DAY: u64 = 86_400;
 
 fn root() -> Viewer {
-    Viewer { uid: 0, sees_all: true }
+    Viewer::of(0)
 }
 
 /// What happens on the machine at one second.

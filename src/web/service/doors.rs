@@ -1,8 +1,8 @@
 //! Where clients come in, and how each is answered.
 
 use super::{WebOptions, lock};
-use crate::http::{self, Content};
-use crate::page::{STYLE, page};
+use crate::content::found;
+use crate::http;
 use crate::report::report;
 use crate::timeline::timeline;
 use crate::viewer::Viewer;
@@ -91,7 +91,7 @@ impl Client {
     /// # Errors
     /// Returns an error if the client does not ask or does not read.
     pub(super) fn answer(&self, database: &Mutex<Connection>, options: &WebOptions) -> Result<()> {
-        let show = |path: &str, viewer: &Viewer| found(path, &lock(database), options, viewer);
+        let show = |path: &str, viewer: &Viewer| found(path, &lock(database), &options.state_dir, viewer);
         match self {
             Self::Questions(stream) => answer_question(stream, database),
             Self::Page(stream) => {
@@ -101,7 +101,9 @@ impl Client {
             }
             Self::Open(stream) => {
                 let is_host = |host: Option<&str>| host.is_some_and(|host| is_own_name(host, options));
-                let answered = http::answer(&mut &*stream, is_host, |path| show(path, &Viewer::NOBODY));
+                let answered = http::answer(&mut &*stream, is_host, |path| {
+                    show(path, &Viewer::anybody(&options.state_dir))
+                });
                 answered.about(ABOUT, "was not answered")
             }
         }
@@ -137,27 +139,6 @@ fn is_own_name(host: &str, options: &WebOptions) -> bool {
         SocketAddr::V6(address) => format!("[{}]", address.ip()),
     });
     is_listed || name.eq_ignore_ascii_case("localhost") || own.as_deref() == Some(name)
-}
-
-/// The content of a path of the page.
-fn found(path: &str, database: &Connection, options: &WebOptions, viewer: &Viewer) -> Option<Content> {
-    match path {
-        "/" => match page(database, &options.state_dir, viewer) {
-            Ok(text) => Some(Content {
-                kind: "text/html; charset=utf-8",
-                text,
-            }),
-            Err(error) => {
-                tracing::warn!("the page: {error}");
-                None
-            }
-        },
-        "/style.css" => Some(Content {
-            kind: "text/css; charset=utf-8",
-            text: STYLE.to_owned(),
-        }),
-        _ => None,
-    }
 }
 
 fn answer_question(client: &UnixStream, database: &Mutex<Connection>) -> Result<()> {

@@ -6,8 +6,8 @@
 use crate::inventory::DriverCapability;
 use crate::policy::{
     AcceptAnnotations, AcceptEnvironment, Access, Amount, CalendarSettings, ClaimsFromEnvironment, DeviceSet, Door,
-    HistoryTime, MaxWait, Monitors, MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, Placed,
-    Placement, Priority, QueueSettings, Quota, ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
+    HistoryTime, MaxWait, Monitors, MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, PageNames,
+    Placed, Placement, Priority, QueueSettings, Quota, ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
 };
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -100,6 +100,8 @@ pub(super) struct SharingSection {
     pub(super) calendar: Option<CalendarSettings>,
     #[serde(default)]
     pub(super) history: HistoryTime,
+    #[serde(default)]
+    pub(super) page_names: PageNames,
     #[serde(default)]
     pub(super) access: Access,
     #[serde(default)]

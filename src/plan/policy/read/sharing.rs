@@ -20,6 +20,7 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         queue: sharing.queue,
         calendar: sharing.calendar,
         history: sharing.history,
+        page_names: sharing.page_names,
         access: sharing.access,
         monitors: sharing.monitors,
         users: sharing.users,

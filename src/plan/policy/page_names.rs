@@ -1,0 +1,21 @@
+//! Whether the page of the history names users.
+
+use serde::{Deserialize, Serialize};
+
+/// Whether the page names users where nobody knows who reads it: over an address of the machine's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageNames {
+    /// Each user has a name there that says only that it is the same user.
+    #[default]
+    Hidden,
+    /// It names users; what they run it never shows there.
+    Shown,
+}
+
+impl PageNames {
+    /// Whether the policy says nothing else.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
