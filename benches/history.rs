@@ -1,5 +1,5 @@
-//! What the history costs: a change of the ledger with and without events, beside each other, and a report of 7 days
-//! over a million events of 90 days.
+//! What the history costs: a change of the ledger with and without events, beside each other, a report of 7 days over
+//! a million events of 90 days, and the page with a thousand claims beside them.
 //!
 //! ```text
 //! make bench
@@ -13,8 +13,11 @@
 )]
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 use tranche_core::claims::{ClaimEntry, Claims};
 use tranche_core::ledger::{Bounds, ContainerName, Holder};
@@ -37,7 +40,8 @@ fn main() {
         return;
     }
     changes();
-    million();
+    let top = million();
+    page(&top.path().join("data"));
 }
 
 fn gpu(number: u64) -> DeviceKey {
@@ -129,7 +133,8 @@ fn write(log: &Path) {
     }
 }
 
-fn million() {
+/// Returns the directory whose `data` has the database.
+fn million() -> tempfile::TempDir {
     let top = tempfile::tempdir().unwrap();
     for directory in ["events", "data"] {
         fs::create_dir(top.path().join(directory)).unwrap();
@@ -165,4 +170,57 @@ fn million() {
             );
         }
     }
+    top
+}
+
+/// The page and the metrics, as a client of the program has them, with a thousand claims of containers.
+fn page(data: &Path) {
+    const CLAIMS: u32 = 1000;
+    let top = tempfile::tempdir().unwrap();
+    fs::create_dir(top.path().join("events")).unwrap();
+    let claims = Claims::open(top.path()).unwrap();
+    for number in 0..CLAIMS {
+        claims
+            .enter(&entry(), container(number), Some(std::process::id()))
+            .unwrap();
+    }
+    let at = |name: &str| top.path().join(name);
+    let option = |option: &str, path: &Path| format!("--{option}={}", path.display());
+    let mut web = Command::new(env!("CARGO_BIN_EXE_tranche-web"))
+        .args([
+            option("state-dir", top.path()),
+            option("data-dir", data),
+            option("socket", &at("socket")),
+            option("page-socket", &at("page")),
+        ])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let get = |target: &str| {
+        let mut stream = UnixStream::connect(at("page")).ok()?;
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    };
+    let is_read = |page: String| page.matches("class=\"used\" x=").count() >= CLAIMS as usize;
+    while !get("/").is_some_and(is_read) {
+        thread::sleep(Duration::from_millis(50));
+    }
+    for target in ["/", "/metrics"] {
+        let mut times: Vec<Duration> = Vec::new();
+        let mut length = 0;
+        for _ in 0..11 {
+            let start = Instant::now();
+            length = get(target).unwrap().len();
+            times.push(start.elapsed());
+        }
+        times.sort();
+        println!(
+            "{target} with {CLAIMS} claims: {:.1} ms, {length} bytes",
+            times[times.len() / 2].as_secs_f64() * 1e3
+        );
+    }
+    web.kill().unwrap();
+    web.wait().unwrap();
 }
