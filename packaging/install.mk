@@ -70,6 +70,7 @@ install: build pages licences
 	$(call copy,packaging/tmpfiles/*,$(TMPFILES_DIR))
 	$(call copy,packaging/sysusers/*,$(SYSUSERS_DIR))
 	$(call copy,packaging/selinux/*,$(SELINUX_DIR))
+	$(call copy,packaging/monitoring/*,$(PREFIX)/share/tranche/monitoring)
 	$(if $(wildcard packaging/udev/*),$(call copy,packaging/udev/*,$(RULES_DIR)))
 	find $(SHARE) -type f | while read -r file; do \
 	    install -D -m 644 "$$file" "$(DESTDIR)$(PREFIX)/share/$${file#$(SHARE)/}" || exit 1; \

@@ -11,7 +11,8 @@ if [ "$1" -eq 0 ]; then
         /var/lib/tranche/last-policy.json /var/lib/tranche/engine-files.json /var/lib/tranche/bench
     # Directories that only this package has, if they are empty: the package does not own them.
     doc=/usr/share/doc/tranche
-    for directory in /var/lib/tranche /usr/libexec/tranche /usr/share/tranche/hooks.d /usr/share/tranche \
+    for directory in /var/lib/tranche /usr/libexec/tranche /usr/share/tranche/hooks.d /usr/share/tranche/monitoring \
+        /usr/share/tranche \
         /usr/share/licenses/tranche "$doc/docs/"* "$doc/docs" "$doc/hooks" "$doc"; do
         rmdir "$directory" 2> /dev/null || :
     done

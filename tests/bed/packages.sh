@@ -51,7 +51,7 @@ elif [ "$what" = suites ]; then
 else
     need crun:crun runc:runc newuidmap:uidmap slirp4netns:slirp4netns bwrap:bubblewrap systemd-nspawn:systemd-container lxc-execute:lxc \
         musl-gcc:musl-tools strace:strace containerd:containerd dockerd:docker.io docker-compose:docker-compose \
-        buildah:buildah rootlesskit:rootlesskit systemd-analyze:systemd ip:iproute2
+        buildah:buildah promtool:prometheus rootlesskit:rootlesskit systemd-analyze:systemd ip:iproute2
     # A client of containerd's CRI.
     /usr/bin/python3 -c "import grpc" 2> /dev/null || packages="$packages python3-grpcio"
     # Programs of another architecture, and what runs them.
