@@ -14,6 +14,7 @@ use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tranche_core::ledger::{Calendar, utc};
+use tranche_core::text::shown;
 use tranche_protocol::{Report, ReportBy};
 use tranche_state::device::DeviceStatus;
 
@@ -66,8 +67,9 @@ pub(crate) fn page(database: &Connection, state_dir: &Path, viewer: &Viewer) -> 
     Ok(written.into_string())
 }
 
-fn who(name: Option<&str>) -> &str {
-    name.unwrap_or("another user")
+/// Who it is, on one line and in one direction: users choose what their containers are called.
+fn who(name: Option<&str>) -> String {
+    shown(name.unwrap_or("another user")).into_owned()
 }
 
 /// The name of the device with this key; the key, if it has none.
@@ -84,10 +86,14 @@ fn devices(devices: &[DeviceStatus], now: &Now, names: &DeviceNames<'_>) -> Mark
     html! {
         h2 { "Devices" }
         @if devices.is_empty() { p { "The broker has not said which devices have shares." } } @else {
-            table {
+            table.long {
                 tr { th { "Device" } th { "Shares held" } th { "Free" } }
                 @for device in devices.iter().take(MOST) {
-                    tr { td { (device.device) } td { (device.held_text()) } td { (device.free_text()) } }
+                    tr {
+                        td data-label="Device" { (device.device) }
+                        td data-label="Shares held" { (device.held_text()) }
+                        td data-label="Free" { (device.free_text()) }
+                    }
                 }
             }
             (more(devices.len()))
@@ -100,14 +106,14 @@ fn held(now: &Now, names: &DeviceNames<'_>) -> Markup {
     html! {
         h2 { "Held now" }
         @if now.holds.is_empty() { p { "Nothing is held." } } @else {
-            table {
+            table.long {
                 tr { th { "Device" } th { "Part" } th { "Holder" } th { "Since" } }
                 @for hold in now.holds.iter().take(MOST) {
                     tr {
-                        td { (called(&hold.device, names)) }
-                        td { (hold.part) }
-                        td { (who(hold.who.as_deref())) @if !hold.is_used { " (reserved)" } }
-                        td { (utc(hold.since)) }
+                        td data-label="Device" { (called(&hold.device, names)) }
+                        td data-label="Part" { (hold.part) }
+                        td.who data-label="Holder" { (who(hold.who.as_deref())) @if !hold.is_used { " (reserved)" } }
+                        td.time data-label="Since" { (utc(hold.since)) }
                     }
                 }
             }
@@ -120,13 +126,13 @@ fn waiting(now: &Now, names: &DeviceNames<'_>) -> Markup {
     html! {
         h2 { "Waiting" }
         @if now.waits.is_empty() { p { "Nobody waits." } } @else {
-            table {
+            table.long {
                 tr { th { "Device" } th { "User" } th { "Since" } }
                 @for wait in now.waits.iter().take(MOST) {
                     tr {
-                        td { (called(&wait.device, names)) }
-                        td { (who(wait.who.as_deref())) }
-                        td { (utc(wait.since)) }
+                        td data-label="Device" { (called(&wait.device, names)) }
+                        td.who data-label="User" { (who(wait.who.as_deref())) }
+                        td.time data-label="Since" { (utc(wait.since)) }
                     }
                 }
             }
@@ -145,10 +151,14 @@ fn reserved(calendar: Option<&Calendar>, now: u64) -> Markup {
             None => { p { "The calendar cannot be read." } }
             Some([]) => { p { "Nothing is reserved." } }
             Some(times) => {
-                table {
+                table.long {
                     tr { th { "What" } th { "From" } th { "Until" } }
                     @for time in times.iter().take(MOST) {
-                        tr { td { (time.label) } td { (utc(time.from)) } td { (utc(time.until)) } }
+                        tr {
+                            td.who data-label="What" { (shown(&time.label)) }
+                            td.time data-label="From" { (utc(time.from)) }
+                            td.time data-label="Until" { (utc(time.until)) }
+                        }
                     }
                 }
                 (more(times.len()))
@@ -165,7 +175,7 @@ fn of_week(week: &Report) -> Markup {
             tr { th { "User" } th.number { "Held" } th.number { "Busy" } th.number { "Waited" } }
             @for row in week.rows.iter().take(MOST) {
                 tr {
-                    td { (row.name.as_deref().unwrap_or("all others")) }
+                    td.who { (row.name.as_deref().unwrap_or("all others")) }
                     td.number { (hours(row.held_seconds)) }
                     td.number { (row.busy_seconds.map_or_else(|| "-".to_owned(), hours)) }
                     td.number { (hours(row.waited_seconds)) }
