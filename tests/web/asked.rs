@@ -92,3 +92,43 @@ fn a_damaged_database_is_set_aside_and_what_is_left_of_the_events_is_read() {
             .starts_with("not a")
     );
 }
+
+/// A newer tranche wrote the database, or the events: each is one line, and nothing of it is lost.
+#[test]
+fn what_a_newer_version_wrote_is_left_to_it() {
+    let mut scene = Scene::new();
+    scene.start();
+    scene.kill();
+    let database = scene.at("data/history.sqlite");
+    let mut bytes = fs::read(&database).unwrap();
+    // The form of the content (sqlite.org/fileformat.html, "Database Header Format").
+    bytes[60..64].copy_from_slice(&99u32.to_be_bytes());
+    fs::write(&database, &bytes).unwrap();
+    // What the killed one had not yet taken into the file.
+    for end in ["-wal", "-shm"] {
+        let _ = fs::remove_file(scene.at(&format!("data/history.sqlite{end}")));
+    }
+    let refused = scene.web_command().output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("has form 99, and this program writes 1; a newer tranche wrote it") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert_eq!(fs::read(&database).unwrap(), bytes);
+
+    fs::remove_file(&database).unwrap();
+    scene.claim("train");
+    let log = scene.at("state/events/log");
+    let text = fs::read_to_string(&log).unwrap();
+    fs::write(&log, text.replacen("tranche-events 1 ", "tranche-events 2 ", 1)).unwrap();
+    let journal = scene.at("journal");
+    scene.start_logging(&journal);
+    let said = || fs::read_to_string(&journal).unwrap();
+    until("it says so", || {
+        said().contains("has form 2, of a newer tranche, and is not read")
+    });
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    assert_eq!(said().lines().count(), 1, "{}", said());
+    assert!(scene.spans().is_empty());
+}

@@ -14,3 +14,4 @@ mod killed;
 mod metrics;
 mod page;
 mod scene;
+mod waits;

@@ -7,12 +7,15 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
 const WEB: &str = env!("CARGO_BIN_EXE_tranche-web");
+
+/// How many shares the device has.
+pub(crate) const SHARES: usize = 10;
 
 const POLICY: &str = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 10}]}}\n";
 
@@ -46,25 +49,22 @@ impl Scene {
 
     /// Makes the claim `name` of one share.
     pub(crate) fn claim(&self, name: &str) {
-        let output = Command::new(TRANCHE)
-            .args([
-                "claim",
-                "create",
-                "--inventory=sim:hgx-h200",
-                "--shares=1",
-                "--device=0",
-                "--name",
-                name,
-            ])
-            .args([
-                self.option("config", "policy.yaml"),
-                self.option("state-dir", "state"),
-                self.option("spec-dir", "cdi"),
-            ])
-            .env_clear()
-            .output()
-            .unwrap();
+        let output = self.claim_command(name).output().unwrap();
         assert!(output.status.success(), "{output:?}");
+    }
+
+    /// The command that makes it.
+    pub(crate) fn claim_command(&self, name: &str) -> Command {
+        let mut command = Command::new(TRANCHE);
+        let options = ["--inventory=sim:hgx-h200", "--shares=1", "--device=0", "--name", name];
+        command.args(["claim", "create"]).args(options);
+        command.args([
+            self.option("config", "policy.yaml"),
+            self.option("state-dir", "state"),
+            self.option("spec-dir", "cdi"),
+        ]);
+        command.env_clear();
+        command
     }
 
     pub(crate) fn release(&self, name: &str) {
@@ -98,6 +98,13 @@ impl Scene {
     /// As [`Scene::start`], with these words as well.
     pub(crate) fn start_with(&mut self, words: &[&str]) {
         self.web = Some(self.web_command().args(words).stderr(Stdio::null()).spawn().unwrap());
+        until("tranche-web answers", || UnixStream::connect(self.at("socket")).is_ok());
+    }
+
+    /// Starts the program, whose log is written to `journal`, and waits until it answers.
+    pub(crate) fn start_logging(&mut self, journal: &Path) {
+        let journal = fs::File::create(journal).unwrap();
+        self.web = Some(self.web_command().stderr(journal).spawn().unwrap());
         until("tranche-web answers", || UnixStream::connect(self.at("socket")).is_ok());
     }
 

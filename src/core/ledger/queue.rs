@@ -16,7 +16,9 @@ pub use listed::QueuedStart;
 
 use super::directory::LedgerDirectory;
 use super::error::LedgerResult;
+use super::events::EventKind;
 use super::store::{Ledger, Locked};
+use super::utc::clock;
 use super::waiter::{WaitedFor, Waiter};
 use crate::error::Context;
 use crate::root::Missing;
@@ -148,10 +150,23 @@ impl Locked<'_> {
             Some(queue) => {
                 // Nobody else makes a ticket while this has the lock, so this one was left.
                 queue.remove(NEW)?;
-                waiters(&queue, is_known, &mut |name| Ok(queue.remove(name)?))
+                waiters(&queue, is_known, &mut |name| {
+                    self.note_killed(&queue, name);
+                    Ok(queue.remove(name)?)
+                })
             }
             None => Ok(Vec::new()),
         }
+    }
+
+    /// Records that the process of the ticket `name` waits no more. What cannot be read of it costs the event.
+    fn note_killed(&self, queue: &LedgerDirectory, name: &str) {
+        let Ok(Some(file)) = queue.open(name) else { return };
+        let Ok(status) = fstat(&file) else { return };
+        let text = queue.read_file(name, file, MOST_BYTES).unwrap_or_default();
+        let wants: Vec<WaitedFor> = serde_json::from_slice(&text).unwrap_or_default();
+        let since = u64::try_from(status.st_mtime).unwrap_or(0);
+        self.note_wait(EventKind::Left, clock().saturating_sub(since), &wants, status.st_uid);
     }
 
     /// Takes a place at the end of the queue.

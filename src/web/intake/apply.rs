@@ -208,32 +208,36 @@ impl Place<'_> {
         insert.execute(params![self.boot, self.now, uid, self.device]).map(drop)
     }
 
-    /// Ends the longest wait of the user for the device. One whose beginning was lost counts too.
+    /// Ends the wait of the user for the device that began then, or else the nearest one. Of a process that was killed
+    /// it is only known when it began. One whose beginning was lost counts too.
     fn end_wait(&self, event: &Event, uid: u32) -> rusqlite::Result<()> {
         let seconds = event.value.cast_signed();
+        let began = self.now - seconds;
         let mut open = self.database.prepare_cached(
-            "SELECT rowid FROM waits WHERE ended IS NULL AND boot = ?1 AND uid = ?2 AND device = ?3
-             ORDER BY began LIMIT 1",
+            "SELECT rowid, uid FROM waits WHERE ended IS NULL AND boot = ?1 AND device = ?2
+             AND (uid = ?3 OR abs(began - ?4) <= 1)
+             ORDER BY abs(began - ?4) > 1, uid != ?3, abs(began - ?4) LIMIT 1",
         )?;
-        let open: Option<i64> = open
-            .query_row(params![self.boot, uid, self.device], |row| row.get(0))
+        let open: Option<(i64, u32)> = open
+            .query_row(params![self.boot, self.device, uid, began], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
             .optional()?;
         let mut put = self.database.prepare_cached(
             "INSERT OR REPLACE INTO waits (rowid, boot, began, ended, uid, device, seconds, served)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?;
-        let is_served = event.kind == EventKind::Served;
-        let row = params![
-            open,
+        put.execute(params![
+            open.map(|(row, _)| row),
             self.boot,
-            self.now - seconds,
+            began,
             self.now,
-            uid,
+            open.map_or(uid, |(_, uid)| uid),
             self.device,
             seconds,
-            is_served
-        ];
-        put.execute(row).map(drop)
+            event.kind == EventKind::Served,
+        ])
+        .map(drop)
     }
 
     fn note_busy(&self, event: &Event, uid: u32) -> rusqlite::Result<()> {

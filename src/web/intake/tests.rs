@@ -316,3 +316,25 @@ fn limits_waits_and_outages_are_recorded() {
     assert_eq!(one("SELECT uid FROM waits WHERE ended IS NULL"), 9);
     assert_eq!(one("SELECT sum(seconds) FROM busy WHERE uid = 7"), 40);
 }
+
+/// Of a start that was killed, its ticket says when it began, and not for whom.
+#[test]
+fn a_wait_ends_by_its_beginning_too() {
+    let mut scene = Scene::new();
+    for (second, uid) in [(100, 8), (110, 8), (120, 9)] {
+        let locked = scene.ledger.lock().unwrap().recording(second);
+        locked.note_device(EventKind::Waits, 0, &gpu(0), uid);
+    }
+    for (second, seconds, uid) in [(130, 20, 8), (140, 21, 0)] {
+        let locked = scene.ledger.lock().unwrap().recording(second);
+        locked.note_device(EventKind::Left, seconds, &gpu(0), uid);
+    }
+    scene.look();
+    let mut waits = scene
+        .database
+        .prepare("SELECT uid, began, ended FROM waits ORDER BY rowid")
+        .unwrap();
+    let rows = waits.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    let rows: Vec<(u32, i64, Option<i64>)> = rows.unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows, [(8, 100, None), (8, 110, Some(130)), (9, 119, Some(140))]);
+}

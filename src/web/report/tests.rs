@@ -18,6 +18,7 @@ enum Step {
     Take { gpu: u32, share: u32, uid: u32 },
     Release { gpu: u32, share: u32 },
     Wait { gpu: u32, uid: u32, seconds: u64 },
+    Work { gpu: u32, uid: u32, seconds: u64 },
     Look,
 }
 
@@ -26,19 +27,20 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..2u32, 0..3u32, 1..4u32).prop_map(|(gpu, share, uid)| Step::Take { gpu, share, uid: uid * 40_000 }),
         3 => (0..2u32, 0..3u32).prop_map(|(gpu, share)| Step::Release { gpu, share }),
         1 => (0..2u32, 1..4u32, 0..50u64).prop_map(|(gpu, uid, seconds)| Step::Wait { gpu, uid: uid * 40_000, seconds }),
+        1 => (0..2u32, 1..4u32, 0..50u64).prop_map(|(gpu, uid, seconds)| Step::Work { gpu, uid: uid * 40_000, seconds }),
         1 => Just(Step::Look),
     ]
 }
 
 /// Second by second: who holds which device, as the lines say, from the second `from` of this boot to `to`.
-fn counted(text: &str, from: u64, to: u64) -> BTreeMap<String, (u64, u64)> {
+fn counted(text: &str, from: u64, to: u64) -> BTreeMap<String, (u64, u64, u64)> {
     let mut events = Vec::new();
     for line in text.lines() {
         if let EventLine::Event(event) = parse(line) {
             events.push(event);
         }
     }
-    let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let mut sums: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     let mut held: BTreeMap<(String, String), u32> = BTreeMap::new();
     let mut events = events.into_iter().peekable();
     for second in 0..=to {
@@ -50,6 +52,9 @@ fn counted(text: &str, from: u64, to: u64) -> BTreeMap<String, (u64, u64)> {
                 EventKind::Ended => drop(held.remove(&place)),
                 EventKind::Served if event.uptime > from => {
                     sums.entry(format!("uid {}", claim.uid)).or_default().1 += event.value;
+                }
+                EventKind::Busy if event.uptime > from => {
+                    sums.entry(format!("uid {}", claim.uid)).or_default().2 += event.value;
                 }
                 _ => {}
             }
@@ -85,6 +90,10 @@ proptest! {
                     let locked = scene.ledger.lock().unwrap().recording(second);
                     locked.note_device(EventKind::Served, seconds, &gpu(number), uid);
                 }
+                Step::Work { gpu: number, uid, seconds } => {
+                    let locked = scene.ledger.lock().unwrap().recording(second);
+                    locked.note_device(EventKind::Busy, seconds, &gpu(number), uid);
+                }
                 Step::Look => drop(scene.look()),
             }
         }
@@ -95,14 +104,14 @@ proptest! {
             let now = uptime();
             let report = report(&scene.database, ReportBy::User, since, &root()).unwrap();
             let (from, to) = (now.saturating_sub(since), now);
-            let rows: BTreeMap<String, (u64, u64)> = report
+            let rows: BTreeMap<String, (u64, u64, u64)> = report
                 .rows
                 .into_iter()
-                .map(|row| (row.name.unwrap(), (row.held_seconds, row.waited_seconds)))
-                .filter(|(_, sums)| *sums != (0, 0))
+                .map(|row| (row.name.unwrap(), (row.held_seconds, row.waited_seconds, row.busy_seconds.unwrap_or(0))))
+                .filter(|(_, sums)| *sums != (0, 0, 0))
                 .collect();
             let mut expected = counted(&text, from, to);
-            expected.retain(|_, sums| *sums != (0, 0));
+            expected.retain(|_, sums| *sums != (0, 0, 0));
             rows == expected
         });
         prop_assert!(same, "{text}");

@@ -124,6 +124,34 @@ fn a_ticket_without_a_lock_counts_for_nothing_and_is_removed_under_the_lock() {
     drop(live);
 }
 
+/// Who was killed waits no more, which is recorded once.
+#[test]
+fn the_wait_of_a_killed_process_ends_in_the_events() {
+    use crate::ledger::events::{EventLine, parse};
+    let (dir, ledger) = ledger();
+    std::fs::create_dir(dir.path().join("events")).unwrap();
+    drop(line_up(&ledger, &[]));
+    let ticket = dir.path().join("ledger/queue").join(name_of(7));
+    std::fs::write(&ticket, r#"[{"device":"GPU-00000001","shares":[]}]"#).unwrap();
+    let before = std::time::SystemTime::now() - std::time::Duration::from_secs(40);
+    File::options()
+        .write(true)
+        .open(&ticket)
+        .unwrap()
+        .set_modified(before)
+        .unwrap();
+    for _ in 0..2 {
+        ledger.lock().unwrap().recording(100).waiters().unwrap();
+    }
+    let text = std::fs::read_to_string(dir.path().join("events/log")).unwrap();
+    let events: Vec<_> = text.lines().map(parse).collect();
+    let [EventLine::Boot(_), EventLine::Event(left)] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((left.kind, left.uptime), (EventKind::Left, 100));
+    assert!((39..=60).contains(&left.value), "{left:?}");
+}
+
 #[test]
 fn one_that_cannot_be_read_may_want_anything() {
     let (dir, ledger) = ledger();
