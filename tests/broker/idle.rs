@@ -13,6 +13,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
+use tranche_core::ledger::events::{EventKind, EventLine, parse};
 
 /// A broker on a host with one GPU in ten turns.
 struct Bed {
@@ -177,6 +178,7 @@ fn an_idle_program_is_ended_after_an_hour_and_one_that_works_goes_on() {
     let Some(mut bed) = Bed::new(test, "{idle: 1h, atIdle: end, grace: 2s}") else {
         return;
     };
+    fs::create_dir_all(bed.scene.at("state/events")).unwrap();
     let ann = Running::new(&bed.scene, ANN, "0.any");
     let mut bob = Running::new(&bed.scene, BOB, "0.any");
     bed.works(&[(ann.program, 1)]);
@@ -212,6 +214,20 @@ fn an_idle_program_is_ended_after_an_hour_and_one_that_works_goes_on() {
     );
     assert!(journal.contains("asked to end, by SIGTERM"), "{journal}");
     assert!(bed.scene.seen(BOB).is_empty());
+    // The history knows that a limit ended it, and who worked.
+    let events = fs::read_to_string(bed.scene.at("state/events/log")).unwrap();
+    let of = |kind: EventKind| {
+        let events = events.lines().filter_map(|line| match parse(line) {
+            EventLine::Event(event) => (event.kind == kind).then_some(event.claim?.uid),
+            _ => None,
+        });
+        events.collect::<Vec<u32>>()
+    };
+    assert_eq!(of(EventKind::Overdue), [BOB], "{events}");
+    assert!(
+        of(EventKind::Busy).iter().all(|uid| *uid == ANN) && !of(EventKind::Busy).is_empty(),
+        "{events}"
+    );
     std::thread::sleep(TWO_LOOKS);
     assert_eq!(bed.scene.seen(ANN).len(), 1);
     assert!(bed.idle(ANN)["seconds"].as_u64().unwrap() < 60, "{}", bed.idle(ANN));

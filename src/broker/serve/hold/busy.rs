@@ -41,3 +41,48 @@ impl Busy {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranche_core::claims::ClaimEntry;
+    use tranche_core::ledger::events::{EventLine, parse};
+    use tranche_core::ledger::{Bounds, ContainerName, Holder};
+    use tranche_core::types::Subject;
+
+    #[test]
+    fn what_worked_between_two_looks_is_recorded_every_five_minutes() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::create_dir(top.path().join("events")).unwrap();
+        let claims = Claims::open(top.path()).unwrap();
+        let entry = ClaimEntry {
+            device: "GPU-8188460b-0000".parse().unwrap(),
+            subject: Subject::WHOLE,
+            replicas: 1,
+            bounds: Bounds::default(),
+            asked_as: None,
+            alone: false,
+        };
+        let holder = Holder::Container(ContainerName {
+            bundle: "/b".into(),
+            id: "a".into(),
+        });
+        claims.enter(&entry, holder, Some(std::process::id())).unwrap();
+        let books = claims.books().unwrap();
+        let claim = books.claims().next().unwrap();
+        let mut busy = Busy::default();
+        // Ten seconds apart, but for a time in which nobody looked; half of the looks find work.
+        let times = (1000..=1100).step_by(10).chain((1200..=1300).step_by(10));
+        for (number, now) in times.enumerate() {
+            let work = if number % 2 == 0 { Work::Done } else { Work::Nothing };
+            busy.look(now, &[(claim, work)], &claims).unwrap();
+        }
+        let text = std::fs::read_to_string(top.path().join("events/log")).unwrap();
+        let recorded = text.lines().filter_map(|line| match parse(line) {
+            EventLine::Event(event) => (event.kind == EventKind::Busy).then_some(event.value),
+            _ => None,
+        });
+        // Of the first look it is not known for how long it had worked.
+        assert_eq!(recorded.collect::<Vec<_>>(), [0, 100]);
+    }
+}
