@@ -19,3 +19,23 @@ impl PageNames {
         *self == Self::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::read::parse;
+
+    #[test]
+    fn the_policy_says_whether_the_page_names_users() {
+        let of = |sharing: &str| parse("c.yaml", &format!("version: v1\nsharing: {sharing}\n"));
+        for (sharing, names) in [
+            ("{}", PageNames::Hidden),
+            ("{pageNames: hidden}", PageNames::Hidden),
+            ("{pageNames: shown}", PageNames::Shown),
+        ] {
+            assert_eq!(of(sharing).unwrap().policy.page_names, names, "{sharing}");
+        }
+        let error = of("{pageNames: some}").unwrap_err().to_string();
+        assert!(error.contains("some") && error.contains("shown"), "{error}");
+    }
+}
