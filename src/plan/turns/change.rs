@@ -15,9 +15,11 @@
 //! - The one that gives way cannot open the device from the first step on, and the next one not before the last.
 
 use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
 
 /// What the driver says of a process of a claim (`CUprocessState`). Processes without a context are not among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CudaState {
     /// It runs.
     Running,
