@@ -22,4 +22,5 @@ mod recovery;
 mod removal;
 mod slices;
 mod starts;
+mod turns_driver;
 mod verbs;
