@@ -23,4 +23,5 @@ mod removal;
 mod slices;
 mod starts;
 mod turns_driver;
+mod turns_wishes;
 mod verbs;
