@@ -35,6 +35,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("execute", "sys"),
             ("ldcache", "error"),
             ("driver_rights", ""),
+            ("process_identity", ""),
             ("elf", "error ldcache"),
             ("root", "error"),
             ("sealed", ""),

@@ -32,6 +32,19 @@ pub(crate) struct Config {
     /// The number of the error that cuModuleLoadDataEx returns.
     #[serde(default)]
     pub(crate) module: Option<i32>,
+    /// How processes are suspended: see [`crate::turns`].
+    #[serde(default)]
+    pub(crate) turns: Option<Turns>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Turns {
+    /// Where processes meet.
+    pub(crate) directory: PathBuf,
+    /// What a context has open.
+    #[serde(default)]
+    pub(crate) node: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -3,6 +3,7 @@
 use crate::config::{self, Cheat, Gpu};
 use crate::limits::{Memory, World};
 use crate::shared::Shared;
+use crate::turns;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -12,14 +13,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub(crate) type Answer<T = ()> = Result<T, c_int>;
 
 pub(crate) const INVALID_VALUE: c_int = 1;
-const OUT_OF_MEMORY: c_int = 2;
-const NOT_INITIALIZED: c_int = 3;
+pub(crate) const OUT_OF_MEMORY: c_int = 2;
+pub(crate) const NOT_INITIALIZED: c_int = 3;
 const DEVICE_UNAVAILABLE: c_int = 46;
 const NO_DEVICE: c_int = 100;
 const INVALID_DEVICE: c_int = 101;
-const INVALID_CONTEXT: c_int = 201;
-const NOT_SUPPORTED: c_int = 801;
-const UNKNOWN: c_int = 999;
+pub(crate) const INVALID_CONTEXT: c_int = 201;
+pub(crate) const NOT_SUPPORTED: c_int = 801;
+pub(crate) const UNKNOWN: c_int = 999;
 
 static WORLD: OnceLock<World> = OnceLock::new();
 static USE: Mutex<Use> = Mutex::new(Use {
@@ -51,6 +52,7 @@ impl Use {
             .shared
             .get(&ordinal)
             .map_or(Ok(0), |shared| shared.used_by_others())?;
+        let others = others + turns::used_by_others(gpu);
         Ok(world.memory(ordinal, gpu, self.blocks.values().sum(), others))
     }
 
@@ -197,6 +199,7 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, dev
             return Err(DEVICE_UNAVAILABLE);
         }
         join(device, world, gpu)?;
+        world.config.turns.as_ref().map_or(Ok(()), turns::begin)?;
         put(context, (device as usize + 1) as *mut c_void)
     }))
 }
@@ -215,7 +218,7 @@ pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
-    let memory = used().memory();
+    let memory = turns::call().and_then(|_call| used().memory());
     code(memory.and_then(|memory| {
         put(free, memory.limited as usize)?;
         put(total, memory.total as usize)
@@ -224,6 +227,10 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) ->
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int {
+    let _call = match turns::call() {
+        Ok(call) => call,
+        Err(error) => return error,
+    };
     let mut used = used();
     let memory = used.memory();
     code(memory.and_then(|memory| {
@@ -232,6 +239,8 @@ pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int
             return Err(OUT_OF_MEMORY);
         }
         let new = used.next;
+        let (_, gpu) = gpu(used.current.ok_or(INVALID_CONTEXT)?)?;
+        turns::memory::allocate(gpu, new, bytes as u64)?;
         used.next += bytes as u64;
         used.blocks.insert(new, bytes as u64);
         used.tell();
@@ -241,8 +250,13 @@ pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFree_v2(address: u64) -> c_int {
+    let _call = match turns::call() {
+        Ok(call) => call,
+        Err(error) => return error,
+    };
     let mut used = used();
     let freed = used.blocks.remove(&address);
+    turns::memory::free(address);
     used.tell();
     code(freed.map(drop).ok_or(INVALID_VALUE))
 }

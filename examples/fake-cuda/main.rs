@@ -4,7 +4,8 @@
 //! It lets the tests run the real path (a program in a container opens the library by name and calls it) on a machine
 //! without a GPU. [`config`] has the form of the file and the places where it may be. [`limits`] applies the limits of
 //! MPS as the real library does. [`model`] is a GPU in time, which processes share through a file ([`shared`]): its
-//! kernels and copies take their time without being done.
+//! kernels and copies take their time without being done. With [`turns`], a process can be suspended by another one,
+//! and its memory has content.
 #![allow(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![allow(missing_docs, reason = "the functions are CUDA's, which documents them")]
 #![allow(non_snake_case, non_upper_case_globals, reason = "the names are CUDA's")]
@@ -18,6 +19,7 @@ mod driver;
 mod limits;
 mod model;
 mod shared;
+mod turns;
 mod work;
 
 /// Puts the name into the library's string table. The DT_SONAME of the copy in a test host points there, because Cargo

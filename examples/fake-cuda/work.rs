@@ -1,8 +1,9 @@
 //! The exported functions for modules, streams, kernels and copies, where the GPU has a model.
 
 use crate::config::Cheat;
-use crate::driver::{INVALID_VALUE, code, gpu, put, shared, used};
+use crate::driver::{INVALID_VALUE, NOT_SUPPORTED, code, gpu, put, shared, used};
 use crate::model::{LAUNCH_FAILED, Work};
+use crate::turns;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -75,7 +76,32 @@ pub unsafe extern "C" fn cuStreamCreate(stream: *mut *mut c_void, _: c_uint) -> 
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(stream: *mut c_void) -> c_int {
-    code(shared().and_then(|(_, shared)| shared.wait(stream.addr() as u64)))
+    code(turns::call().and_then(|_call| match shared() {
+        // Without a model nothing takes time, so nothing is waited for.
+        Err(NOT_SUPPORTED) if turns::is_target() => Ok(()),
+        shared => shared?.1.wait(stream.addr() as u64),
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSynchronize() -> c_int {
+    cuStreamSynchronize(std::ptr::null_mut())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize) -> c_int {
+    code(turns::call().and_then(|_call| {
+        // SAFETY: CUDA's contract: the memory has `bytes` bytes.
+        turns::memory::write(to, unsafe { std::slice::from_raw_parts(from.cast(), bytes) })
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize) -> c_int {
+    code(turns::call().and_then(|_call| {
+        // SAFETY: CUDA's contract: the memory has `bytes` bytes.
+        turns::memory::read(from, unsafe { std::slice::from_raw_parts_mut(to.cast(), bytes) })
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -123,7 +149,19 @@ pub unsafe extern "C" fn cuLaunchKernel(
     // bits.
     let parameter = |at: usize| unsafe { (*parameters.add(at)).cast::<u64>().read() };
     let of_all = f64::from(blocks) * f64::from(threads);
-    code(shared().and_then(|(world, shared)| {
+    let _call = match turns::call() {
+        Ok(call) => call,
+        Err(error) => return error,
+    };
+    let shared = shared();
+    // Without a model, a kernel does nothing, and one of them does it for ever.
+    if matches!(shared, Err(NOT_SUPPORTED)) && turns::is_target() {
+        while kernel.addr() == usize::MAX {
+            std::thread::park();
+        }
+        return 0;
+    }
+    code(shared.and_then(|(world, shared)| {
         let (work, amount) = match kernel.addr() {
             1 => {
                 let calculations = of_all * PER_ITERATION * parameter(1) as f64;

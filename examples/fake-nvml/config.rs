@@ -144,6 +144,9 @@ pub(crate) struct Gpu {
     /// Allocated memory.
     #[serde(default)]
     pub(crate) used_mib: u64,
+    /// Where programs of `fake-cuda` meet: see [`crate::turns`].
+    #[serde(default)]
+    pub(crate) turns: Option<PathBuf>,
     pub(crate) utilization: Option<Utilization>,
     /// Those on MIG devices too. A process that does not exist in the caller's pid namespace is left out.
     #[serde(default)]

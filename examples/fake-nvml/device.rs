@@ -5,6 +5,7 @@ use crate::config::Strings;
 use crate::instance::title;
 use crate::mode;
 use crate::state::{Answer, Call, Handle, UNSUPPORTED};
+use crate::turns;
 use nvml_wrapper_sys::bindings::*;
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -45,7 +46,9 @@ fn memory(call: Call, device: nvmlDevice_t) -> Answer<(u64, u64)> {
     let (total, used) = match call.handle(device)? {
         Handle::Gpu(_) => {
             let (_, gpu) = call.parent(device)?;
-            (gpu.memory_mib.ok_or(UNSUPPORTED)?, gpu.used_mib)
+            let of_turns: u64 = turns::processes(gpu).values().sum();
+            let used = gpu.used_mib * MIB + of_turns;
+            return Ok((gpu.memory_mib.ok_or(UNSUPPORTED)? * MIB, used));
         }
         Handle::Mig(..) => {
             let (_, instance, _) = call.device(device)?;

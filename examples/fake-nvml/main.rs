@@ -24,6 +24,7 @@ mod mig;
 mod mode;
 mod state;
 mod system;
+mod turns;
 mod usage;
 
 /// Puts the name into the library's string table. The DT_SONAME of the copy in a test host points there, because Cargo

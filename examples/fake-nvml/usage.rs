@@ -3,7 +3,9 @@
 use crate::answer::{nvml, put};
 use crate::config::{Process, ProcessKind};
 use crate::state::{Answer, Call, Handle, NOT_FOUND, UNSUPPORTED};
+use crate::turns;
 use nvml_wrapper_sys::bindings::*;
+use std::collections::BTreeMap;
 use std::ffi::{c_uint, c_ulonglong};
 
 const MIB: u64 = 1024 * 1024;
@@ -55,6 +57,16 @@ fn list(call: Call, device: nvmlDevice_t, kind: ProcessKind, count: *mut c_uint,
     let listed = visible(call, device)?
         .into_iter()
         .filter(|process| process.kind == kind);
+    let of_turns = match call.handle(device)? {
+        Handle::Gpu(_) if kind == ProcessKind::Compute => turns::processes(call.whole(device)?.1),
+        Handle::Gpu(_) | Handle::Mig(..) => BTreeMap::new(),
+    };
+    let of_turns = of_turns.into_iter().map(|(pid, bytes)| nvmlProcessInfo_t {
+        pid,
+        usedGpuMemory: bytes,
+        gpuInstanceId: c_uint::MAX,
+        computeInstanceId: c_uint::MAX,
+    });
     let infos: Vec<nvmlProcessInfo_t> = listed
         .map(|process| nvmlProcessInfo_t {
             pid: process.pid,
@@ -62,6 +74,7 @@ fn list(call: Call, device: nvmlDevice_t, kind: ProcessKind, count: *mut c_uint,
             gpuInstanceId: process.gpu_instance.unwrap_or(c_uint::MAX),
             computeInstanceId: process.compute_instance.unwrap_or(c_uint::MAX),
         })
+        .chain(of_turns)
         .collect();
     // SAFETY: NVML's contract.
     unsafe { put_list(count, to, &infos) }

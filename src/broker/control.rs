@@ -21,6 +21,7 @@ mod shown;
 mod target;
 mod this_machine;
 mod time_slice;
+pub mod turns_driver;
 
 pub use devices::{Control, ControlOptions};
 pub use driver_access::DriverAccess;

@@ -22,15 +22,25 @@ const GIVEN_UP: [Capability; 2] = [Capability::CAP_MKNOD, Capability::CAP_SYS_MO
 /// Returns the kernel's error. The library must not be loaded then.
 pub fn give_up() -> io::Result<()> {
     set_no_new_privs()?;
-    without_nodes().map_err(io::Error::other)
+    keep(|capability| !GIVEN_UP.contains(&capability)).map_err(io::Error::other)
 }
 
-fn without_nodes() -> Result<(), CapsError> {
+/// Gives up every capability but `CAP_SYS_PTRACE`, for this process and for every program that it executes: the driver
+/// lets a process suspend the work of another one that it may trace (ptrace(2)).
+///
+/// # Errors
+/// As [`give_up`].
+pub fn keep_trace_alone() -> io::Result<()> {
+    set_no_new_privs()?;
+    keep(|capability| capability == Capability::CAP_SYS_PTRACE).map_err(io::Error::other)
+}
+
+fn keep(is_kept: impl Fn(Capability) -> bool) -> Result<(), CapsError> {
     // The ambient set, which older kernels lack, loses what the inheritable set loses.
     for set in [CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         let mut left = caps::read(None, set)?;
         let before = left.len();
-        left.retain(|capability| !GIVEN_UP.contains(capability));
+        left.retain(|capability| is_kept(*capability));
         if left.len() != before {
             caps::set(None, set, &left)?;
         }

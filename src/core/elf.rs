@@ -1,4 +1,4 @@
-//! What tranche reads of an ELF library: its ABI, its SONAME, a note.
+//! What tranche reads of an ELF library: its ABI, its SONAME, a note, the places of functions.
 //!
 //! A driver library may have a hundred megabytes, and a file of an image may be hostile. So only the few pieces that
 //! are needed are read, each with a limit, and every number in the file is checked before it is used. The structures
@@ -16,10 +16,12 @@ use crate::ldcache::AbiFlags;
 
 mod notes;
 mod source;
+mod symbols;
 
 pub use notes::note;
 use source::ElfSource;
 pub use source::ReadAt;
+pub use symbols::functions;
 
 /// Limits on what is read of a file. Driver libraries have a dozen program headers, thirty dynamic entries and forty
 /// sections; a file beyond these is not a library that a driver or a distribution ships.

@@ -22,6 +22,7 @@
 //! | [`own_programs`] | where the programs of tranche are |
 //! | [`messages`] | what hooks reported, for `tranche status` |
 //! | [`oci`] | the state and the configuration of a container |
+//! | [`process_identity`] | a process that cannot be taken for another one |
 //! | [`caller`] | whether the programs that started this one still wait for it |
 //! | [`claims`] | enters claims and releases them, by the ledger |
 //! | [`broker`] | how programs ask the broker, which changes the machine and serves users |
@@ -48,6 +49,7 @@ pub mod notify;
 pub mod oci;
 pub mod own_programs;
 pub mod personality;
+pub mod process_identity;
 pub mod root;
 pub mod sealed;
 pub mod sys;

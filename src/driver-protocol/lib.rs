@@ -8,12 +8,14 @@ mod answer;
 mod clocks;
 mod machine;
 mod question;
+mod turns;
 mod usage;
 
 pub use answer::{DriverFacts, GpuFacts, Line, MAX_GPUS, MAX_MIG_DEVICES, MigFacts, NvmlStep};
 pub use clocks::{GpuClocks, Slowed};
 pub use machine::{MachineAnswer, MachineQuestion, NvmlFailure};
 pub use question::Question;
+pub use turns::{CudaResult, TURNS, TurnsAnswer, TurnsFailure, TurnsLine, TurnsQuestion};
 pub use usage::{GpuUsage, MemoryUsage, MigUsage, ProcessKind, ProcessUsage};
 
 /// The name of the program.

@@ -14,6 +14,7 @@ mod pipe;
 mod questions;
 mod serve;
 mod sys;
+mod turns;
 mod usage;
 mod work;
 

@@ -32,20 +32,25 @@ impl Pipe {
     /// # Errors
     /// Returns `BrokenPipe` if the parent has ended, or the kernel's error.
     pub(crate) fn take() -> io::Result<Self> {
-        // The parent reports a crash, so core files would only fill the disk. With a limit of one byte, the kernel does
-        // not start a program for core files either; with a limit of zero it does (core(5)). PR_SET_DUMPABLE is
-        // not an alternative: it would hide from an ordinary user the processes that the library forks, which
-        // must be ended.
-        setrlimit(Resource::RLIMIT_CORE, 1, 1).or_else(|_| setrlimit(Resource::RLIMIT_CORE, 0, 0))?;
+        without_core_files()?;
         // If the parent ends, a library that hangs must not stay behind.
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
         // A parent that ended before that sends no signal, but it no longer reads.
         if !has_reader(io::stdout())? {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        let pipe = Self::of_standard_output()?;
+        driver_rights::give_up()?;
+        Ok(pipe)
+    }
+
+    /// Takes standard output, and leaves /dev/null to the library.
+    ///
+    /// # Errors
+    /// Returns the kernel's error.
+    pub(crate) fn of_standard_output() -> io::Result<Self> {
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         nix::unistd::dup2_stdout(OpenOptions::new().write(true).open("/dev/null")?)?;
-        driver_rights::give_up()?;
         Ok(Self {
             file,
             missing: BTreeSet::new(),
@@ -93,6 +98,19 @@ impl Pipe {
         }
         None
     }
+}
+
+/// Lets the process leave no core file.
+///
+/// # Errors
+/// Returns the kernel's error.
+pub(crate) fn without_core_files() -> io::Result<()> {
+    // The parent reports a crash, so core files would only fill the disk. With a limit of one byte, the kernel does
+    // not start a program for core files either; with a limit of zero it does (core(5)). PR_SET_DUMPABLE is
+    // not an alternative: it would hide from an ordinary user the processes that the library forks, which
+    // must be ended.
+    setrlimit(Resource::RLIMIT_CORE, 1, 1).or_else(|_| setrlimit(Resource::RLIMIT_CORE, 0, 0))?;
+    Ok(())
 }
 
 /// Whether another process may still read what is written to `pipe` (poll(2), `POLLERR`).

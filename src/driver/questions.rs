@@ -1,11 +1,11 @@
 //! The end of the pipe from which questions come.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde::de::DeserializeOwned;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::time::Duration;
-use tranche_driver_protocol::Question;
 
 /// Reads questions.
 pub(crate) struct Questions {
@@ -27,7 +27,7 @@ impl Questions {
 
     /// The next question; `None` at the end of the input, if no question has come for as long as it is waited for, and
     /// for a question that this program does not know.
-    pub(crate) fn next(&mut self) -> Option<Question> {
+    pub(crate) fn next<Q: DeserializeOwned>(&mut self) -> Option<Q> {
         if self.input.buffer().is_empty()
             && let Some(patience) = self.patience
         {

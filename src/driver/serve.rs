@@ -4,23 +4,30 @@ use crate::convert::meaning;
 use crate::pipe::Pipe;
 use crate::questions::Questions;
 use crate::sys::nvml;
-use crate::{inventory, machine, usage};
+use crate::{inventory, machine, turns, usage};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 use std::time::Duration;
 use tranche_core::types::PROGRAM_VERSION;
-use tranche_driver_protocol::{Line, MachineAnswer, NvmlStep, Question};
+use tranche_driver_protocol::{Line, MachineAnswer, NvmlStep, Question, TURNS};
 
 /// Does what the program `tranche-driver` does: the arguments are the library to load, and for how many seconds the
 /// next question is waited for (without it, for ever).
+///
+/// With `turns` before the library, it suspends and resumes work ([`turns`]).
 ///
 /// The answers go through the pipe; the exit code only shows whether the pipe worked.
 pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(library) = arguments.next() else {
         return ExitCode::from(2);
     };
+    if library == TURNS {
+        return arguments
+            .next()
+            .map_or(ExitCode::from(2), |library| turns::run(&library));
+    }
     let seconds = arguments.next().and_then(|word| word.to_str()?.parse().ok());
     let Ok(mut questions) = Questions::take(seconds.map(Duration::from_secs)) else {
         return ExitCode::FAILURE;
@@ -33,7 +40,7 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         path: &library,
         nvml: None,
     };
-    while let Some(question) = questions.next() {
+    while let Some(question) = questions.next::<Question>() {
         if !library.answer(&question, &mut out) {
             break;
         }

@@ -22,4 +22,6 @@ mod recovery;
 mod removal;
 mod slices;
 mod starts;
+mod turns_driver;
+mod turns_wishes;
 mod verbs;

@@ -27,6 +27,7 @@ pub mod failing_disk;
 pub mod fake_host;
 pub mod fake_library;
 pub mod fake_mps;
+pub mod fake_turns;
 pub mod glibc_image;
 pub mod init;
 pub mod installed;

@@ -20,6 +20,19 @@ impl TestCgroup {
         Self::below(top, name)
     }
 
+    /// One of version 1, of this controller.
+    ///
+    /// # Errors
+    /// Returns why this machine has none for tests.
+    #[allow(dead_code, reason = "other tests use the rest")]
+    pub fn of_controller(controller: &str, name: &str) -> Result<Self, String> {
+        let top = Path::new("/sys/fs/cgroup").join(controller);
+        match top.join("cgroup.procs").exists() {
+            true => Self::below(&top, name),
+            false => Err(format!("the controller {controller} of version 1 is not mounted")),
+        }
+    }
+
     /// One of version 2.
     ///
     /// # Errors

@@ -88,8 +88,13 @@ impl NvmlProcess {
         Ok((process, questions, answers))
     }
 
+    /// Its number.
+    pub fn pid(&self) -> i32 {
+        self.group.as_raw()
+    }
+
     /// Whether the process has ended. It is not reaped yet, so no other process can have its number.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         self.is_reaped || !matches!(waitid(Id::Pid(self.group), flags), Ok(WaitStatus::StillAlive))
     }

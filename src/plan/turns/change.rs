@@ -1,8 +1,8 @@
 //! How a device goes from one holder to the next: the next step, from what the driver says of every process.
 //!
 //! ```text
-//! close ─▶ lock all ─▶ checkpoint all ─▶ memory is free ─▶ restore all ─▶ unlock all ─▶ open
-//!              └──────────────┴─ a step failed: restore, unlock and open the one that gives way
+//! close ─▶ lock all ─▶ checkpoint all ─▶ memory is free ─▶ open ─▶ restore all ─▶ unlock all
+//!              └──────────────┴─ a step failed: open, restore and unlock the one that gives way
 //! ```
 //!
 //! Only [`Change`] is kept between two steps. Each step is found anew from the states of the processes, so a program
@@ -12,12 +12,16 @@
 //! - All processes are locked before the first is checkpointed: a lock waits for submitted work, and can fail.
 //! - Nothing is restored before the driver shows that the memory is free. A restore into too little memory fails for
 //!   ever, even if memory is freed later (cuda-checkpoint issue 44), so a failed restore ends the claim.
-//! - The one that gives way cannot open the device from the first step on, and the next one not before the last.
+//! - The one that gives way cannot open the device from the first step on. The next one can as soon as the memory is
+//!   free: a checkpoint closes the device (gVisor issue 12144), and a restore opens it again in the process, and fails
+//!   without it (ai-dynamo/snapshot issue 379).
 
 use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
 
 /// What the driver says of a process of a claim (`CUprocessState`). Processes without a context are not among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CudaState {
     /// It runs.
     Running,
@@ -169,8 +173,9 @@ fn suspended(claim: &ClaimSeen) -> Option<Step> {
 fn resident(side: Side, seen: &ChangeSeen) -> Option<Step> {
     let claim = seen.of(side)?;
     let restore = |pid| match seen.is_memory_free {
-        true => Step::Restore(side, pid),
         false => Step::AwaitMemory,
+        true if !claim.is_open => Step::Open(side),
+        true => Step::Restore(side, pid),
     };
     let restore = claim.first(CudaState::Checkpointed).map(restore);
     let unlock = || claim.first(CudaState::Locked).map(|pid| Step::Unlock(side, pid));

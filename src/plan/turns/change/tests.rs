@@ -120,6 +120,7 @@ impl World {
                 self.memory_lingers = 3;
             }
             Step::Restore(side, pid) => {
+                assert!(self.claim(side).is_open, "a restore opens the device");
                 let other = match side {
                     Side::From => &self.to,
                     Side::To => &self.from,
@@ -245,11 +246,11 @@ fn the_steps_of_a_change() {
         Step::Checkpoint(one),
         Step::Checkpoint(two),
         Step::AwaitMemory,
+        Step::Open(Side::To),
         Step::Restore(Side::To, three),
         Step::Restore(Side::To, four),
         Step::Unlock(Side::To, three),
         Step::Unlock(Side::To, four),
-        Step::Open(Side::To),
         Step::Done,
     ];
     assert_eq!(steps, expected);
