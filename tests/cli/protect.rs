@@ -155,6 +155,67 @@ fn protection_is_one_file_and_in_force_when_the_driver_says_so() {
     }
 }
 
+/// A service that runs as a user of its own, and a program whose user has no claim.
+#[test]
+fn who_has_a_node_open_without_a_claim_is_named() {
+    let test = "who_has_a_node_open_without_a_claim_is_named";
+    let Some(place) = Place::of(test) else { return };
+    let node = place.at("host/dev/nvidia0");
+    for (pid, comm, uid, cgroup) in [
+        (
+            4711,
+            "nvidia-persiste",
+            997,
+            "0::/system.slice/nvidia-persistenced.service",
+        ),
+        (4712, "python", 1000, "0::/user.slice/user-1000.slice/session-3.scope"),
+        (4713, "Xorg", 0, "0::/system.slice/gdm.service"),
+    ] {
+        let process = format!("host/proc/{pid}");
+        place.put(&format!("{process}/comm"), &format!("{comm}\n"));
+        place.put(&format!("{process}/cgroup"), &format!("{cgroup}\n"));
+        let status = format!(
+            "Name:\t{comm}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\t{uid}\t{uid}\nGroups:\t44 \n"
+        );
+        place.put(&format!("{process}/status"), &status);
+        fs::create_dir(place.at(&format!("{process}/fd"))).unwrap();
+        std::os::unix::fs::symlink(&node, place.at(&format!("{process}/fd/3"))).unwrap();
+    }
+    place.put("host/etc/group", "docker:x:101:ann\nsudo:x:27:bob,carol\n");
+    let said = place.run(&["system", "protect", "--dry-run"]);
+    let noted = "nvidia-persiste (pid 4711, nvidia-persistenced.service) has /dev/nvidia0 open";
+    assert!(
+        said.err.contains(noted) && said.err.contains("{users: [997]}"),
+        "{said:?}"
+    );
+    assert!(!said.err.contains("python") && !said.err.contains("Xorg"), "{said:?}");
+    place.params("ModifyDeviceFiles: 0\n");
+    let found = |place: &Place| {
+        let found: Vec<String> = place.doctor().into_iter().map(|(_, finding)| finding).collect();
+        found
+            .into_iter()
+            .filter(|finding| !finding.is_empty())
+            .collect::<Vec<_>>()
+    };
+    let expected = [
+        "nodes-open",
+        "access-of-service",
+        "access-without-claim",
+        "access-by-docker",
+    ];
+    assert_eq!(found(&place), expected);
+    // Those who may watch, by their number or by a group.
+    place.put(
+        "config.yaml",
+        &format!("{POLICY}  monitors: {{users: [997], groups: [44]}}\n"),
+    );
+    assert_eq!(found(&place), ["nodes-open", "access-by-docker"]);
+    let said = place.run(&["system", "protect", "--dry-run"]);
+    assert!(!said.err.contains("persiste"), "{said:?}");
+    let text = place.run(&["doctor", "--all"]).out;
+    assert!(text.contains("sudo makes them root: bob, carol"), "{text}");
+}
+
 #[test]
 fn what_would_not_hold_is_refused() {
     let Some(place) = Place::of("what_would_not_hold_is_refused") else {
