@@ -1,5 +1,5 @@
-//! The broker, killed before each system call by which it changes the ledger or a device node: nobody may open more than
-//! before or after, and the next broker makes the nodes what the ledger says.
+//! The broker, killed before each system call by which it changes the ledger or a device node: nobody may open more
+//! than before or after, and the next broker makes the nodes what the ledger says.
 
 use super::{Bed, POLICY};
 use crate::killed::{may_trace, traced};
