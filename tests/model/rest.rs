@@ -43,6 +43,7 @@ impl Life<'_> {
             .collect();
         self.give_back(again)?;
         self.close()?;
+        self.calendar_is_as_it_was_said()?;
         let mut waited = Waited::default();
         while self.nobody_waits_in_vain(&mut waited)? {
             pause(20);
@@ -279,6 +280,7 @@ impl Life<'_> {
         if let Some(holder) = self.oracle.holds.keys().next() {
             return broken("cannot be given back", holder.to_string());
         }
+        self.empty_calendar()?;
         self.instances_are_needed()?;
         self.nothing_is_left()?;
         observed::nothing_to_collect(self.machine, self.root_was_killed)?;
