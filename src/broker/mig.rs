@@ -20,7 +20,7 @@ mod verbs;
 pub use apply::{MigOrder, MigTools};
 pub use change::{Progress, Settled, Unchanged, change, settle};
 pub use hold::DevicesHeld;
-pub use holders::holders;
+pub use holders::{holders, reserved};
 pub use host::MigHost;
 pub use in_the_way::{destroyed_devices, in_the_way, refusal};
 pub use journal::{MigJournal, Record};

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// several times a second, and the machine may be busy.
 const SETTLED: Duration = Duration::from_secs(4);
 
+/// How long it may take until those who wait without the broker see that time has passed: nothing wakes them then.
+const LOOKED: Duration = Duration::from_secs(5);
+
 /// What may be kept for so long is not waited for.
 const LONG: Duration = Duration::from_secs(15);
 
@@ -58,9 +61,14 @@ impl Life<'_> {
         let could = self.could_be_served();
         waited.0.retain(|holder, _| could.contains_key(holder));
         let now = Instant::now();
+        let settled = if self.oracle.times.all.is_empty() {
+            SETTLED
+        } else {
+            SETTLED + LOOKED
+        };
         for (holder, kept) in &could {
             let since = *waited.0.entry(holder.clone()).or_insert(now);
-            if since.elapsed() > *kept + SETTLED {
+            if since.elapsed() > *kept + settled {
                 let waiting: Vec<String> = self
                     .pending
                     .iter()
