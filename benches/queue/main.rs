@@ -63,14 +63,9 @@ fn main() {
     );
     fs::write(docs.join("maintaining/queue-large.svg"), longest).unwrap();
     for (file, whose, of, shown) in [
-        ("month-reserved.svg", "with a reservation", 0, &Month::ALL[..]),
+        ("month-reserved.svg", "with a reservation", 0, &SHOWN[..]),
         // With `before: 8h` the others wait for days, and nothing else would be seen.
-        (
-            "month-others.svg",
-            "of the others",
-            1,
-            &[Month::Without, Month::Drain, Month::End],
-        ),
+        ("month-others.svg", "of the others", 1, &SHOWN[..3]),
     ] {
         fs::write(
             docs.join("maintaining").join(file),
@@ -161,14 +156,16 @@ fn of_two_devices() -> String {
     text
 }
 
+/// The months of the plots, in their order.
+const SHOWN: [Month; 4] = [Month::Without, Month::Drain, Month::End, Month::Early];
+
 /// The waits of a part of the work in these months.
 fn of_months(months: &[[MonthOutcome; 4]], whose: &str, of: usize, shown: &[Month]) -> String {
     let line = |month: &Month| (month.name(), curve_of_months(months, *month, of));
     let lines: Vec<_> = shown.iter().map(line).collect();
-    plot::svg(
-        &format!("minutes waited at most by the part of the work {whose} (%)"),
-        &lines,
-    )
+    let title = format!("minutes waited at most by the part of the work {whose} (%)");
+    // Names are Markdown, which a plot is not.
+    plot::svg(&title, &lines).replace('`', "")
 }
 
 /// A number of each order, by load.
