@@ -121,7 +121,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("control", "facts peer sys"),
             ("run", "own_cgroup sys"),
             ("mig", "control facts"),
-            ("verbs", "run"),
+            ("verbs", "mig run"),
             ("serve", "as_user control facts mig peer run sys verbs"),
             ("command_line", "control facts serve"),
         ],

@@ -334,6 +334,35 @@ fn a_reserved_share_is_its_user_s_and_the_others_are_given() {
     );
 }
 
+/// It is destroyed when nobody uses it, and was kept for its reserved time, or lost before.
+#[test]
+fn an_instance_that_was_made_on_demand_is_not_reserved() {
+    let promise = |who| Act::Promise {
+        who,
+        what: What::Any,
+        ahead: 2,
+        lasts: 5,
+        killed: Killed::Nothing,
+    };
+    let made = Create {
+        who: ROOT,
+        name: 0,
+        what: What::Instance(Profile::One),
+        wait: 0,
+    };
+    lives(
+        "an_instance_that_was_made_on_demand_is_not_reserved",
+        &[
+            made,
+            promise(ANN),
+            promise(BOB),
+            promise(EVE),
+            Release { who: ROOT, name: 0 },
+            Rest,
+        ],
+    );
+}
+
 /// The limit of a user who waits is raised.
 #[test]
 fn who_may_hold_more_by_a_new_policy_is_served() {
