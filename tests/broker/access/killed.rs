@@ -62,7 +62,7 @@ impl Bed {
             .contains("access: open")
     }
 
-    fn into_force(&self, access: &str) {
+    fn let_count(&self, access: &str) {
         let policy = POLICY.replace("enforce", access);
         fs::write(self.scene.at("policy.yaml"), policy).unwrap();
     }
@@ -184,7 +184,7 @@ fn a_policy_that_opens_the_nodes_and_one_that_closes_them() {
         &Change {
             set_up: |bed| drop(bed.claim(BOB, "b", "1").unwrap()),
             act: |bed| {
-                bed.into_force("open");
+                bed.let_count("open");
                 claim(bed);
             },
             before: "b1",
@@ -196,14 +196,14 @@ fn a_policy_that_opens_the_nodes_and_one_that_closes_them() {
         &Change {
             set_up: |bed| {
                 bed.claim(BOB, "b", "1").unwrap();
-                bed.into_force("open");
+                bed.let_count("open");
                 bed.claim(ANN, "first", "0").unwrap();
                 bed.scene
                     .ask(ANN, "release", serde_json::json!({"what": "first"}))
                     .unwrap();
             },
             act: |bed| {
-                bed.into_force("enforce");
+                bed.let_count("enforce");
                 claim(bed);
             },
             before: "a0 a1 b0 b1",
