@@ -32,7 +32,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use tranche_plan::queue::QueueTimes;
-use tranche_test_support::queue::{months, request_for_both, table_of_months};
+use tranche_test_support::queue::{Month, MonthOutcome, curve_of_months, months, request_for_both, table_of_months};
 
 /// The load of the table: what would be held on average if each request were served at once, as a part of all devices.
 const LOAD: f64 = 1.1;
@@ -46,12 +46,13 @@ fn main() {
         return;
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let months = months(0..3);
     let table = format!(
         "{}\n{}\n{}\n{}",
         of_a_day(),
         of_a_team(),
         of_two_devices(),
-        table_of_months(&months(0..3))
+        table_of_months(&months)
     );
     println!("{table}");
     page::write_table(&docs, "waiting", &table);
@@ -61,6 +62,17 @@ fn main() {
         |outcome| outcome.longest_of_four / 60.0,
     );
     fs::write(docs.join("maintaining/queue-large.svg"), longest).unwrap();
+    for (file, whose, of, shown) in [
+        ("month-reserved.svg", "with a reservation", 0, &SHOWN[..]),
+        // With `before: 8h` the others wait for days, and nothing else would be seen.
+        ("month-others.svg", "of the others", 1, &SHOWN[..3]),
+    ] {
+        fs::write(
+            docs.join("maintaining").join(file),
+            of_months(&months, whose, of, shown),
+        )
+        .unwrap();
+    }
 }
 
 fn outcome(load: f64, order: Order) -> Outcome {
@@ -142,6 +154,18 @@ fn of_two_devices() -> String {
         writeln!(text, "| {name} | {served} | {} s |", came.free).unwrap();
     }
     text
+}
+
+/// The months of the plots, in their order.
+const SHOWN: [Month; 4] = [Month::Without, Month::Drain, Month::End, Month::Early];
+
+/// The waits of a part of the work in these months.
+fn of_months(months: &[[MonthOutcome; 4]], whose: &str, of: usize, shown: &[Month]) -> String {
+    let line = |month: &Month| (month.name(), curve_of_months(months, *month, of));
+    let lines: Vec<_> = shown.iter().map(line).collect();
+    let title = format!("minutes waited at most by the part of the work {whose} (%)");
+    // Names are Markdown, which a plot is not.
+    plot::svg(&title, &lines).replace('`', "")
 }
 
 /// A number of each order, by load.

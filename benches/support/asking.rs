@@ -13,14 +13,19 @@ use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 use serde_json::Value;
 
-/// The broker, started with a socket that listens already.
+/// The broker of a machine that is only described, started with a socket that listens already.
 pub(crate) fn activated(inventory: &str, listener: &UnixListener, state_dir: &Path, policy: &Path) -> Child {
+    activated_on(&[format!("--inventory={inventory}")], listener, state_dir, policy)
+}
+
+/// The broker of the machine that these options name.
+pub(crate) fn activated_on(host: &[String], listener: &UnixListener, state_dir: &Path, policy: &Path) -> Child {
     // The shell gives the broker its own number, and the socket under the number 3.
     let script = "exec 3<&0 0</dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"";
     let mut command = Command::new("/bin/sh");
     command
         .args(["-c", script, "sh", env!("CARGO_BIN_EXE_tranche"), "broker"])
-        .arg(format!("--inventory={inventory}"))
+        .args(host)
         .arg(format!("--state-dir={}", state_dir.display()))
         .arg(format!("--spec-dir={}", state_dir.join("cdi").display()))
         .arg(format!("--config={}", policy.display()));

@@ -3,7 +3,6 @@
 mod apply;
 mod change;
 mod finish;
-mod handles;
 mod hold;
 mod holders;
 mod host;
@@ -20,9 +19,8 @@ mod verbs;
 
 pub use apply::{MigOrder, MigTools};
 pub use change::{Progress, Settled, Unchanged, change, settle};
-pub use handles::{NodeUser, users_of};
 pub use hold::DevicesHeld;
-pub use holders::holders;
+pub use holders::{holders, reserved};
 pub use host::MigHost;
 pub use in_the_way::{destroyed_devices, in_the_way, refusal};
 pub use journal::{MigJournal, Record};

@@ -6,9 +6,11 @@
 
 mod module_option;
 mod node;
+mod opened;
 pub mod seat;
 
 pub use module_option::ModuleOption;
+pub use opened::Opened;
 
 use crate::accounts::{Account, Accounts};
 use crate::replace;

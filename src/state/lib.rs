@@ -4,6 +4,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`replace`] | replaces a file or a link as a whole |
+//! | [`node_users`] | the processes that have device nodes open |
 //! | [`mutex`] | locks of values that each change leaves complete |
 //! | [`access`] | the device nodes of a machine, closed but for those who hold something |
 //! | [`accounts`] | who is counted when shares and connections are limited |
@@ -36,6 +37,7 @@ pub mod hold;
 pub mod log;
 pub mod metrics;
 pub mod mutex;
+pub mod node_users;
 pub mod out_of_service;
 pub mod planning;
 pub mod public_status;

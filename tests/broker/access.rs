@@ -13,6 +13,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+mod killed;
+
 const POLICY: &str = "\
 version: v1
 sharing:

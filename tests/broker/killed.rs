@@ -25,7 +25,7 @@ const CHANGING: [&str; 12] = [
 ];
 
 /// Attaches strace to the broker, with what it is to do at which call.
-fn traced(scene: &Scene, calls: &str, inject: Option<String>) -> Child {
+pub(crate) fn traced(scene: &Scene, calls: &str, inject: Option<String>) -> Child {
     let pid = scene.pid();
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o"]).arg(scene.at("trace"));
@@ -78,6 +78,18 @@ fn steps(scene: &mut Scene, request: &dyn Fn(&Scene) -> Result<Value, String>) -
         .unwrap_or_default()
 }
 
+/// Whether strace is there and may trace a process. If not, `test` is reported as not run.
+pub(crate) fn may_trace(test: &str) -> bool {
+    let strace = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "true"])
+        .status();
+    let may = strace.is_ok_and(|status| status.success());
+    if !may {
+        skip::not_run(test, "strace is missing, or may not trace a process");
+    }
+    may
+}
+
 /// Kills the broker at each step of `request`, in a scene that `set_up` prepared, and looks at what the next broker
 /// finds.
 fn at_each_step(
@@ -89,14 +101,8 @@ fn at_each_step(
     let Some(mut scene) = Scene::new(&format!("killed::{test}")) else {
         return;
     };
-    let strace = Command::new("strace")
-        .args(["-f", "-qq", "-o", "/dev/null", "true"])
-        .status();
-    if !strace.is_ok_and(|status| status.success()) {
-        return skip::not_run(
-            &format!("broker::killed::{test}"),
-            "strace is missing, or may not trace a process",
-        );
+    if !may_trace(&format!("broker::killed::{test}")) {
+        return;
     }
     set_up(&scene);
     let steps = steps(&mut scene, request);

@@ -5,6 +5,7 @@ use crate::scene::{ANN, BOB, GPU_0, Scene, Sleeper, answer, container};
 use crate::support::skip;
 use serde_json::json;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Accounts of the broker's machine. Bob has none, and carol is known to no file.
 const PASSWD: &str = "root:x:0:0::/:/bin/sh\nann:x:65534:65534::/:/bin/sh\ndan:x:65532:65532::/:/bin/sh\n";
@@ -223,4 +224,35 @@ fn a_client_that_is_refused_gets_a_line() {
     }
     assert!(refused > 0);
     drop(silent);
+}
+
+#[test]
+fn reservations_of_subordinate_uids_are_their_user_s() {
+    let policy = format!("{FOUR}  dedicated: {{devices: [1]}}\n  calendar: {{open: 2}}\n");
+    let Some(scene) = scene("reservations_of_subordinate_uids_are_their_user_s", Some(&policy)) else {
+        return;
+    };
+    let begin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 3600;
+    let reserve = |uid: u32, hour: u64| {
+        let from = begin + hour * 3600;
+        let request = json!({"what": "1", "from": from, "until": from + 1800, "reason": null, "zone": "UTC",
+                             "offsets": [0, 0]});
+        scene.ask(uid, "reserve-time", request)
+    };
+    for (uid, hour) in [(200_000, 0), (200_001, 3)] {
+        let made = reserve(uid, hour).unwrap();
+        assert_eq!((&made["uid"], &made["who"]), (&json!(ANN), &json!("ann")), "{made}");
+    }
+    for uid in [ANN, 200_002] {
+        let line = reserve(uid, 6).unwrap_err();
+        assert!(line.contains("you have 2 reservations that are not over"), "{line}");
+    }
+    // Of two users, and of nobody whom a file knows.
+    for uid in [300_000, 500_000] {
+        let line = reserve(uid, 6).unwrap_err();
+        assert!(line.contains("whose user is not known"), "{line}");
+    }
+    scene.ask(ANN, "cancel-time", json!({"id": 1})).unwrap();
+    scene.ask(200_003, "cancel-time", json!({"id": 2})).unwrap();
+    assert!(reserve(BOB, 6).is_ok());
 }

@@ -6,6 +6,7 @@ use crate::{Said, tranche};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const POLICY: &str = "version: v1\nsharing:\n  access: enforce\n  dedicated: {devices: [0]}\n";
 
@@ -153,6 +154,175 @@ fn protection_is_one_file_and_in_force_when_the_driver_says_so() {
         assert_eq!(said.code, Some(0), "{said:?}");
         assert!(said.err.contains(word) && !place.is_installed(), "{said:?}");
     }
+}
+
+/// Each finds the file absent or whole, and the last one decides.
+#[test]
+fn administrators_at_once_leave_one_whole_file() {
+    let Some(place) = Place::of("administrators_at_once_leave_one_whole_file") else {
+        return;
+    };
+    let at_once = |verb: &'static str| {
+        std::thread::scope(|threads| {
+            let threads: Vec<_> = (0..6).map(|_| threads.spawn(|| place.run(&["system", verb]))).collect();
+            threads.into_iter().for_each(|thread| {
+                let said = thread.join().unwrap();
+                assert_eq!(said.code, Some(0), "{said:?}");
+            });
+        });
+    };
+    let files = || fs::read_dir(place.at("host/etc/modprobe.d")).map_or(0, Iterator::count);
+    at_once("protect");
+    assert_eq!(files(), 1);
+    let text = fs::read_to_string(place.at("host").join(OPTION)).unwrap();
+    assert!(
+        text.ends_with("options nvidia-current NVreg_ModifyDeviceFiles=0\n"),
+        "{text}"
+    );
+    place.put("config.yaml", &POLICY.replace("enforce", "open"));
+    at_once("unprotect");
+    assert_eq!(files(), 0);
+}
+
+/// A `protect` and an `unprotect` that are killed before each call that changes a file.
+#[test]
+fn a_protection_that_is_killed_is_there_or_it_is_not() {
+    let test = "a_protection_that_is_killed_is_there_or_it_is_not";
+    let Some(place) = Place::of(test) else { return };
+    let strace = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "true"])
+        .status();
+    if !strace.is_ok_and(|status| status.success()) {
+        return skip::not_run(
+            &format!("protect::{test}"),
+            "strace is missing, or may not trace a process",
+        );
+    }
+    for (verb, policy) in [
+        ("protect", POLICY.to_owned()),
+        ("unprotect", POLICY.replace("enforce", "open")),
+    ] {
+        place.put("config.yaml", &policy);
+        let call = |options: &[&str]| {
+            let mut command = Command::new("strace");
+            command
+                .args(["-f", "-qq"])
+                .args(options)
+                .arg(env!("CARGO_BIN_EXE_tranche"))
+                .args(["system", verb]);
+            command.arg(format!("--root={}", place.at("host").display()));
+            command.arg(format!("--config={}", place.at("config.yaml").display()));
+            command.arg(format!("--state-dir={}", place.at("state").display()));
+            command.env_clear().output().unwrap()
+        };
+        let reset = || {
+            let _ = fs::remove_file(place.at("host").join(OPTION));
+            if verb == "unprotect" {
+                place.put(&format!("host/{OPTION}"), "options nvidia NVreg_ModifyDeviceFiles=0\n");
+            }
+        };
+        reset();
+        let trace = place.at("trace").display().to_string();
+        let set = "trace=?rename,?renameat,?renameat2,?unlink,?unlinkat,?fsync,?fchmod,write";
+        assert!(call(&["-o", &trace, "-e", set]).status.success());
+        let text = fs::read_to_string(&trace).unwrap();
+        let mut killed = 0;
+        for name in [
+            "rename",
+            "renameat",
+            "renameat2",
+            "unlink",
+            "unlinkat",
+            "fsync",
+            "fchmod",
+            "write",
+        ] {
+            let count = text.lines().filter(|line| line.contains(&format!(" {name}("))).count();
+            for when in 1..=count {
+                reset();
+                let before = fs::read_to_string(place.at("host").join(OPTION)).ok();
+                let inject = format!("inject={name}:signal=KILL:when={when}");
+                let said = call(&["-o", "/dev/null", "-e", &format!("trace={name}"), "-e", &inject]);
+                killed += usize::from(said.status.code().is_none());
+                let at = format!("{verb}, killed before {name} {when}");
+                match (verb, fs::read_to_string(place.at("host").join(OPTION)).ok()) {
+                    (_, now) if now == before => {}
+                    ("protect", Some(now)) => {
+                        assert!(
+                            now.ends_with("options nvidia-current NVreg_ModifyDeviceFiles=0\n"),
+                            "{at}: {now}"
+                        );
+                    }
+                    (_, now) => assert_eq!(now, None, "{at}"),
+                }
+                let again = place.run(&["system", verb]);
+                assert_eq!(again.code, Some(0), "{at}: {again:?}");
+                assert_eq!(place.is_installed(), verb == "protect", "{at}");
+            }
+        }
+        assert!(killed >= 2, "{verb}: killed {killed} times");
+    }
+}
+
+/// A service that runs as a user of its own, and a program whose user has no claim.
+#[test]
+fn who_has_a_node_open_without_a_claim_is_named() {
+    let test = "who_has_a_node_open_without_a_claim_is_named";
+    let Some(place) = Place::of(test) else { return };
+    let node = place.at("host/dev/nvidia0");
+    for (pid, comm, uid, cgroup) in [
+        (
+            4711,
+            "nvidia-persiste",
+            997,
+            "0::/system.slice/nvidia-persistenced.service",
+        ),
+        (4712, "python", 1000, "0::/user.slice/user-1000.slice/session-3.scope"),
+        (4713, "Xorg", 0, "0::/system.slice/gdm.service"),
+    ] {
+        let process = format!("host/proc/{pid}");
+        place.put(&format!("{process}/comm"), &format!("{comm}\n"));
+        place.put(&format!("{process}/cgroup"), &format!("{cgroup}\n"));
+        let status = format!(
+            "Name:\t{comm}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\t{uid}\t{uid}\nGroups:\t44 \n"
+        );
+        place.put(&format!("{process}/status"), &status);
+        fs::create_dir(place.at(&format!("{process}/fd"))).unwrap();
+        std::os::unix::fs::symlink(&node, place.at(&format!("{process}/fd/3"))).unwrap();
+    }
+    place.put("host/etc/group", "docker:x:101:ann\nsudo:x:27:bob,carol\n");
+    let said = place.run(&["system", "protect", "--dry-run"]);
+    let noted = "nvidia-persiste (pid 4711, nvidia-persistenced.service) has /dev/nvidia0 open";
+    assert!(
+        said.err.contains(noted) && said.err.contains("{users: [997]}"),
+        "{said:?}"
+    );
+    assert!(!said.err.contains("python") && !said.err.contains("Xorg"), "{said:?}");
+    place.params("ModifyDeviceFiles: 0\n");
+    let found = |place: &Place| {
+        let found: Vec<String> = place.doctor().into_iter().map(|(_, finding)| finding).collect();
+        found
+            .into_iter()
+            .filter(|finding| !finding.is_empty())
+            .collect::<Vec<_>>()
+    };
+    let expected = [
+        "nodes-open",
+        "access-of-service",
+        "access-without-claim",
+        "access-by-docker",
+    ];
+    assert_eq!(found(&place), expected);
+    // Those who may watch, by their number or by a group.
+    place.put(
+        "config.yaml",
+        &format!("{POLICY}  monitors: {{users: [997], groups: [44]}}\n"),
+    );
+    assert_eq!(found(&place), ["nodes-open", "access-by-docker"]);
+    let said = place.run(&["system", "protect", "--dry-run"]);
+    assert!(!said.err.contains("persiste"), "{said:?}");
+    let text = place.run(&["doctor", "--all"]).out;
+    assert!(text.contains("sudo makes them root: bob, carol"), "{text}");
 }
 
 #[test]

@@ -95,6 +95,30 @@ fn a_claim_keeps_its_instance() {
 }
 
 #[test]
+fn a_reservation_keeps_its_instance() {
+    let bed = Bed::new("dgx-a100-mig");
+    bed.policy("version: v1\nsharing:\n  dedicated:\n    devices: [\"0:0\", \"0:1\"]\n");
+    let made = bed.tranche(&["reserve", "0:1", "--from=tomorrow 14:00", "--for=2h"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let planned = bed.tranche(&["mig", "plan", "--layout", "0:7g.40gb"]);
+    assert!(
+        planned.err.contains("reservation 1 of root stands in the way"),
+        "{planned:?}"
+    );
+    refused(
+        &bed,
+        &["mig", "apply", "--yes", "--layout", "0:7g.40gb"],
+        1,
+        "reservation 1 of root stands in the way",
+    );
+    bed.apply("0:1g.5gb");
+    assert_eq!(bed.layout(0), "1g.5gb@1");
+    let cancelled = bed.tranche(&["reserve", "cancel", "1"]);
+    assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
+    bed.apply("0:7g.40gb");
+}
+
+#[test]
 fn a_driver_that_refuses_in_the_middle_leaves_what_there_was() {
     let mut bed = Bed::without_broker("dgx-a100-mig");
     bed.host

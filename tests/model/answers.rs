@@ -42,6 +42,17 @@ impl Life<'_> {
                 }
                 self.table.count(pending.row, "done");
                 let what = given(pending.what, &said);
+                let kept = self.oracle.times.kept(holder.who());
+                if let What::Whole(gpu) = what
+                    && pending.kept.contains(&gpu)
+                    && kept.contains(&gpu)
+                {
+                    let all = &self.oracle.times.all;
+                    return broken(
+                        "given although it is reserved for another user",
+                        format!("{holder}: {said}; {all:?}"),
+                    );
+                }
                 let holder = holder.clone();
                 if let Some(running) = pending.request.into_running() {
                     let pid = running.pid();
@@ -181,6 +192,7 @@ fn given(what: What, said: &str) -> What {
 /// The column of a refusal.
 fn refusal(why: &str) -> &'static str {
     let reasons = [
+        ("reserved for", "reserved"),
         ("No space left", "no room on the disk"),
         ("Read-only file system", "disk read-only"),
         ("out of service", "out of service"),

@@ -30,7 +30,16 @@ impl Life<'_> {
         let before = self.oracle.holds.get(&holder).copied();
         let others = self.others_ask(&holder, what);
         let new = before.is_none() && purpose == Purpose::Make;
-        let surely = new && self.is_well() && (!others || wait > 0) && self.oracle.fits_surely(&holder, what);
+        let is_own = self.oracle.times.is_own(what, holder.who());
+        let surely = new && self.is_well() && (!others || wait > 0 || is_own) && self.oracle.fits_surely(&holder, what);
+        let kept = if before.is_none() {
+            self.oracle.times.kept(holder.who())
+        } else {
+            Vec::new()
+        };
+        if purpose == Purpose::Make {
+            self.oracle.times.may_be_used(what, holder.who());
+        }
         let first = new && self.is_well() && matches!(what, What::Instance(_)) && self.oracle.no_instances(&holder);
         if new || matches!(purpose, Purpose::Release) {
             let what = before.map_or(what, |before| before.what);
@@ -57,6 +66,7 @@ impl Life<'_> {
             surely,
             first,
             reserve_for: self.oracle.rules.reserve_for,
+            kept,
             of_earlier_rules: false,
         });
         self.still_surely();

@@ -2,6 +2,7 @@
 
 use crate::chance::Chance;
 use crate::operation::{Act, Disk, Place, Profile, ROOT, Rules, Step, USERS, What};
+use crate::reserving::Killed;
 use crate::weights::Weights;
 
 /// The split GPUs, the dedicated ones, and the one on which instances are made.
@@ -119,7 +120,7 @@ impl<'a> Draw<'a> {
         if self.chance.below(20) < self.used.len() as u64 && self.chance.once_in(2) {
             return self.give_back();
         }
-        let kinds: [(u64, Kind<'a>); 11] = [
+        let kinds: [(u64, Kind<'a>); 12] = [
             (weights.claims, Self::claim),
             (weights.containers, Self::container),
             (weights.programs, Self::program),
@@ -130,6 +131,7 @@ impl<'a> Draw<'a> {
             (weights.disks, Self::disk),
             (weights.boots, Self::boot),
             (weights.rejoins, Self::rejoin),
+            (weights.times, Self::time),
             (6, Self::rest),
         ];
         let mut left = self.chance.below(kinds.iter().map(|(weight, _)| weight).sum());
@@ -369,6 +371,66 @@ impl<'a> Draw<'a> {
             self.create(other, What::Shares(gpu, 1), 60);
         }
         self.push(Act::Rest);
+    }
+
+    /// What is reserved for later, and those who ask for it while its time is near.
+    fn time(&mut self) {
+        let who = self.anybody();
+        let what = match self.chance.below(5) {
+            0 => What::Shares(SPLIT[0], 1),
+            1 => What::Any,
+            _ => What::Whole(self.chance.one(&DEDICATED)),
+        };
+        match self.chance.below(8) {
+            0..=3 => {
+                let (ahead, lasts, killed) = (
+                    1 + self.chance.below(6) as u8,
+                    1 + self.chance.below(5) as u8,
+                    self.killed(),
+                );
+                self.push(Act::Promise {
+                    who,
+                    what,
+                    ahead,
+                    lasts,
+                    killed,
+                });
+                self.up_after(killed);
+                if self.chance.once_in(2) {
+                    let slots = self.chance.below(5) as i8;
+                    self.push(Act::Clock { slots });
+                    for who in [self.anybody(), who, self.anybody()] {
+                        let wait = self.wait();
+                        self.create(who, what, wait);
+                    }
+                }
+            }
+            4 => {
+                let (which, killed) = (self.chance.below(8) as u8, self.killed());
+                self.push(Act::Cancel { who, which, killed });
+                self.up_after(killed);
+            }
+            _ => {
+                let slots = self.chance.one(&[1, 1, 2, 2, 3, 4, 6, -1, -2, -8]);
+                self.push(Act::Clock { slots });
+            }
+        }
+    }
+
+    fn killed(&mut self) -> Killed {
+        let after = self.chance.below(60_000) as u16;
+        self.chance.one(&[
+            Killed::Nothing,
+            Killed::Nothing,
+            Killed::Broker(after),
+            Killed::Client(after),
+        ])
+    }
+
+    fn up_after(&mut self, killed: Killed) {
+        if matches!(killed, Killed::Broker(_)) {
+            self.push(Act::Up);
+        }
     }
 
     fn rules(&mut self) -> Act {

@@ -3,6 +3,7 @@
 use crate::life::Life;
 use crate::machine::Machine;
 use crate::operation::{Act, Disk, Place, Profile, ROOT, Rules, Step, What};
+use crate::reserving::Killed;
 use crate::support::{own_mounts, rights};
 use Act::{Boot, Create, KillAt, Pause, Prepare, Release, Reserve, Rest, Up};
 
@@ -300,6 +301,63 @@ fn root_and_users_who_wait_for_the_same_do_not_wait_for_one_another() {
             create(EVE, 0, 4, 3, 60),
             Pause { milliseconds: 600 },
             Release { who: ANN, name: 0 },
+            Rest,
+        ],
+    );
+}
+
+/// Equal shares that nobody had named were all free or none: with a reserved one, its user got another one, and others
+/// got none.
+#[test]
+fn a_reserved_share_is_its_user_s_and_the_others_are_given() {
+    let reserve = Act::Promise {
+        who: ANN,
+        what: What::Shares(4, 1),
+        ahead: 6,
+        lasts: 2,
+        killed: Killed::Nothing,
+    };
+    lives(
+        "a_reserved_share_is_its_user_s_and_the_others_are_given",
+        &[
+            reserve,
+            Act::Clock { slots: 4 },
+            create(BOB, 0, 4, 3, 0),
+            create(EVE, 0, 4, 1, 60),
+            create(ANN, 0, 4, 1, 0),
+            Rest,
+            Release { who: ANN, name: 0 },
+            // Its end.
+            Act::Clock { slots: 8 },
+            Rest,
+        ],
+    );
+}
+
+/// It is destroyed when nobody uses it, and was kept for its reserved time, or lost before.
+#[test]
+fn an_instance_that_was_made_on_demand_is_not_reserved() {
+    let promise = |who| Act::Promise {
+        who,
+        what: What::Any,
+        ahead: 2,
+        lasts: 5,
+        killed: Killed::Nothing,
+    };
+    let made = Create {
+        who: ROOT,
+        name: 0,
+        what: What::Instance(Profile::One),
+        wait: 0,
+    };
+    lives(
+        "an_instance_that_was_made_on_demand_is_not_reserved",
+        &[
+            made,
+            promise(ANN),
+            promise(BOB),
+            promise(EVE),
+            Release { who: ROOT, name: 0 },
             Rest,
         ],
     );

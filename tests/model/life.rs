@@ -44,6 +44,8 @@ pub(crate) struct Pending {
     pub(crate) first: bool,
     /// For how many seconds the policies that there were meanwhile let things be kept.
     pub(crate) reserve_for: u8,
+    /// The GPUs that were reserved for others when it began.
+    pub(crate) kept: Vec<u8>,
     /// The policy has changed since it began to wait.
     pub(crate) of_earlier_rules: bool,
 }
@@ -123,6 +125,7 @@ impl<'a> Life<'a> {
 
     fn step(&mut self, step: &Step) -> Checked {
         self.notice_end_of_broker();
+        self.machine.keep_slot(self.oracle.times.slot);
         let row = step.act.row();
         match self.perform(&step.act, row)? {
             true => {}
@@ -179,6 +182,7 @@ impl<'a> Life<'a> {
             Act::KillClient { which } => return Ok(self.kill_client(which, row)),
             Act::Rejoin { who, what, times } => return Ok(self.rejoin(who, what, times, row)),
             Act::Disk { place, disk } => return Ok(self.disk(place, disk, row)),
+            Act::Promise { .. } | Act::Cancel { .. } | Act::Clock { .. } => return self.about_times(act, row),
             Act::Boot => self.boot(row),
             Act::Pause { milliseconds } => pause(milliseconds.into()),
             Act::Rest => {

@@ -5,7 +5,9 @@ use crate::draw::{DEDICATED, ON_DEMAND, SPLIT};
 use crate::operation::{Disk, Place, ROOT, Rules};
 use crate::support::fake_host::{self, Host};
 use crate::support::on_host::on_host;
+use crate::support::other_clock::OtherClock;
 use crate::support::{installed, programs, until};
+use crate::times::{BEFORE, FIRST, NO_SHOW, SLOT};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
@@ -15,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How many parts a split GPU has.
 pub(crate) const PARTS: u8 = 4;
@@ -39,6 +41,11 @@ pub(crate) struct Machine {
     /// The numbers of all brokers that there were.
     brokers: Vec<u64>,
     keys: Vec<String>,
+    /// The clock of all programs; `None` where there is no compiler to make it.
+    clock: Option<OtherClock>,
+    /// When slot 0 began, in seconds since 1970, and when the clock was set last.
+    slot_zero: u64,
+    clock_set: Instant,
 }
 
 impl Machine {
@@ -71,7 +78,11 @@ impl Machine {
         for directory in ["state", "kept-disk", "cdi", "said"] {
             fs::create_dir(top.path().join(directory)).unwrap();
         }
+        let clock = OtherClock::new(top.path()).ok();
         Self {
+            clock,
+            slot_zero: now() / SLOT * SLOT - u64::from(FIRST) * SLOT,
+            clock_set: Instant::now(),
             top,
             host,
             nvml,
@@ -106,6 +117,8 @@ impl Machine {
         self.disk_of("kept-disk", 512);
         self.disks();
         self.kill_at(None);
+        self.slot_zero = now() / SLOT * SLOT - u64::from(FIRST) * SLOT;
+        self.set_clock(FIRST);
         let _ = fs::remove_file(self.at("host/fake-nvml.mig.json"));
         self.policy(RULES);
         let _ = fs::remove_file(self.at("broker.log"));
@@ -162,6 +175,7 @@ impl Machine {
             reserve_for,
             quota,
         } = rules;
+        let [before, no_show] = [BEFORE, NO_SHOW].map(|slots| u64::from(slots) * SLOT / 60);
         let text = format!(
             "version: v1\n\
              kubernetes: {{door: none, devices: [{{devices: [4, 5], door: device-plugin}}, {{devices: [0, 7], door: dra}}]}}\n\
@@ -170,6 +184,7 @@ impl Machine {
                timeSlicing: {{resources: [{{name: nvidia.com/gpu, devices: {SPLIT:?}, replicas: {PARTS}}}]}}\n  \
                dedicated: {{devices: {DEDICATED:?}}}\n  \
                quota: {{shares: {quota}, all: 64}}\n  \
+               calendar: {{before: {before}m, noShow: {no_show}m, open: 9}}\n  \
                users: {{default: {{waits: 9}}}}\n  \
                queue: {{rootWaits: {root_waits}, reserveFor: {reserve_for}s, reserveAtMost: {reserve_for}s}}\n"
         );
@@ -200,11 +215,40 @@ impl Machine {
         };
         command.args(arguments).env_clear().stdin(Stdio::null());
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        if let Some(clock) = &self.clock {
+            clock.show(&mut command);
+        }
         on_host(&mut command, self.top.path());
         for variable in ["TRANCHE_OUTPUT_DIR", "TRANCHE_SPEC_DIR"] {
             command.env(variable, self.at("cdi"));
         }
         command
+    }
+
+    /// Whether the clock can be set.
+    pub(crate) fn has_clock(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    /// When a slot begins, in seconds since 1970.
+    pub(crate) fn time(&self, slot: u32) -> u64 {
+        self.slot_zero + u64::from(slot) * SLOT
+    }
+
+    /// Sets the clock to the middle of a slot.
+    pub(crate) fn set_clock(&mut self, slot: u32) {
+        if let Some(clock) = &self.clock {
+            let wanted = self.time(slot) + SLOT / 2;
+            clock.set(wanted.cast_signed() - now().cast_signed());
+        }
+        self.clock_set = Instant::now();
+    }
+
+    /// Keeps the clock in the slot, whatever time passes.
+    pub(crate) fn keep_slot(&mut self, slot: u32) {
+        if self.clock_set.elapsed() > Duration::from_secs(SLOT / 5) {
+            self.set_clock(slot);
+        }
     }
 
     /// Starts the broker, and waits until it answers or has ended: on a disk that is full it may.
@@ -367,6 +411,11 @@ impl Drop for Machine {
 /// A process that was killed a moment ago may still have a file of it open.
 fn unmount(directory: &Path) {
     let _ = umount2(directory, MntFlags::MNT_DETACH);
+}
+
+/// The time, in seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
 /// Waits, as a person does who looks again.

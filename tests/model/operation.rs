@@ -1,6 +1,7 @@
 //! What the model does: small values that mean the same in every run, so that each can be left out when a failure is
 //! made smaller.
 
+use crate::reserving::Killed;
 use std::fmt;
 
 /// The users, beside root.
@@ -154,6 +155,24 @@ pub(crate) enum Act {
     Pause {
         milliseconds: u16,
     },
+    /// `tranche reserve`: from so many slots ahead on, for so many.
+    Promise {
+        who: u32,
+        what: What,
+        ahead: u8,
+        lasts: u8,
+        killed: Killed,
+    },
+    /// `tranche reserve cancel`.
+    Cancel {
+        who: u32,
+        which: u8,
+        killed: Killed,
+    },
+    /// The clock jumps by so many slots.
+    Clock {
+        slots: i8,
+    },
     /// Everything that does not wait is answered, and what is waited for is looked at.
     Rest,
 }
@@ -210,6 +229,10 @@ impl Act {
             Self::Disk { .. } => "disk well again",
             Self::Boot => "boot",
             Self::Pause { .. } => "pause",
+            Self::Promise { who: ROOT, .. } => "root: reserve",
+            Self::Promise { .. } => "user: reserve",
+            Self::Cancel { .. } => "reserve cancel",
+            Self::Clock { .. } => "the clock jumps",
             Self::Rest => "rest, and look",
         }
     }

@@ -3,6 +3,7 @@
 use crate::draw::{DEDICATED, ON_DEMAND, SPLIT};
 use crate::machine::{PARTS, RULES};
 use crate::operation::{ROOT, Rules, What};
+use crate::times::Times;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -77,6 +78,7 @@ pub(crate) struct Oracle {
     /// GPUs that are out of service, and those of which nobody knows.
     pub(crate) drained: BTreeSet<u8>,
     pub(crate) rules: Rules,
+    pub(crate) times: Times,
 }
 
 impl Oracle {
@@ -85,6 +87,7 @@ impl Oracle {
             holds: BTreeMap::new(),
             drained: BTreeSet::new(),
             rules: RULES,
+            times: Times::new(),
         }
     }
 
@@ -180,9 +183,12 @@ impl Oracle {
             .iter()
             .filter(|(other, hold)| counts(other, hold) && hold.what == What::Any)
             .count();
-        let is_free = |gpu: &u8| !self.drained.contains(gpu) && self.taken(*gpu, counts) == 0;
+        let kept = |gpu: u8| self.times.may_be_kept(gpu, holder.who());
+        let is_free = |gpu: &u8| !self.drained.contains(gpu) && self.taken(*gpu, counts) + kept(*gpu) == 0;
         let room = match what {
-            What::Shares(gpu, number) => !self.drained.contains(&gpu) && self.taken(gpu, counts) + number <= PARTS,
+            What::Shares(gpu, number) => {
+                !self.drained.contains(&gpu) && self.taken(gpu, counts) + kept(gpu) + number <= PARTS
+            }
             What::Whole(gpu) => any == 0 && is_free(&gpu),
             What::Any => DEDICATED.iter().filter(|gpu| is_free(gpu)).count() > any,
             What::Instance(_) => false,

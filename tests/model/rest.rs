@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// several times a second, and the machine may be busy.
 const SETTLED: Duration = Duration::from_secs(4);
 
+/// How long it may take until those who wait without the broker see that time has passed: nothing wakes them then.
+const LOOKED: Duration = Duration::from_secs(5);
+
 /// What may be kept for so long is not waited for.
 const LONG: Duration = Duration::from_secs(15);
 
@@ -43,6 +46,7 @@ impl Life<'_> {
             .collect();
         self.give_back(again)?;
         self.close()?;
+        self.calendar_is_as_it_was_said()?;
         let mut waited = Waited::default();
         while self.nobody_waits_in_vain(&mut waited)? {
             pause(20);
@@ -57,9 +61,14 @@ impl Life<'_> {
         let could = self.could_be_served();
         waited.0.retain(|holder, _| could.contains_key(holder));
         let now = Instant::now();
+        let settled = if self.oracle.times.all.is_empty() {
+            SETTLED
+        } else {
+            SETTLED + LOOKED
+        };
         for (holder, kept) in &could {
             let since = *waited.0.entry(holder.clone()).or_insert(now);
-            if since.elapsed() > *kept + SETTLED {
+            if since.elapsed() > *kept + settled {
                 let waiting: Vec<String> = self
                     .pending
                     .iter()
@@ -279,6 +288,7 @@ impl Life<'_> {
         if let Some(holder) = self.oracle.holds.keys().next() {
             return broken("cannot be given back", holder.to_string());
         }
+        self.empty_calendar()?;
         self.instances_are_needed()?;
         self.nothing_is_left()?;
         observed::nothing_to_collect(self.machine, self.root_was_killed)?;

@@ -136,6 +136,22 @@ pub(crate) fn run(test: &str, weights: &Weights) -> Option<Table> {
     Some(table)
 }
 
+/// `make model SECONDS=200` asks for about two hundred reservations, and kills the broker or the client at a third.
+#[test]
+fn what_is_reserved_is_kept_for_its_user_whatever_is_killed_and_whatever_the_clock_says() {
+    let test = "what_is_reserved_is_kept_for_its_user_whatever_is_killed_and_whatever_the_clock_says";
+    let Some(table) = run(test, &weights::named("calendar")) else {
+        return;
+    };
+    if table.number("the clock jumps", "forth") == 0 {
+        println!("nothing was reserved: there is no clock that can be set");
+        return;
+    }
+    for (row, result) in [("user: reserve", "done"), ("user: claim create", "done")] {
+        assert!(table.number(row, result) > 0, "{row}: {result}: never\n{table}");
+    }
+}
+
 #[test]
 fn what_was_promised_is_held_and_nothing_else() {
     let test = "what_was_promised_is_held_and_nothing_else";

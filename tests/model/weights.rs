@@ -15,6 +15,8 @@ pub(crate) struct Weights {
     pub(crate) disks: u64,
     pub(crate) boots: u64,
     pub(crate) rejoins: u64,
+    /// Reservations for later, and jumps of the clock.
+    pub(crate) times: u64,
     /// Whether policies let root wait behind users.
     pub(crate) root_waits: bool,
 }
@@ -31,6 +33,7 @@ pub(crate) const ALL: Weights = Weights {
     disks: 5,
     boots: 2,
     rejoins: 1,
+    times: 8,
     root_waits: true,
 };
 
@@ -46,7 +49,23 @@ const NOTHING: Weights = Weights {
     disks: 0,
     boots: 0,
     rejoins: 0,
+    times: 0,
     root_waits: false,
+};
+
+/// Reservations for later, those who hold and wait, and kills.
+const CALENDAR: Weights = Weights {
+    claims: 24,
+    containers: 6,
+    programs: 4,
+    kubernetes: 4,
+    drains: 2,
+    kills: 6,
+    disks: 3,
+    boots: 2,
+    times: 40,
+    root_waits: true,
+    ..NOTHING
 };
 
 /// Those who wait, and for what.
@@ -106,6 +125,7 @@ pub(crate) fn named(name: &str) -> Weights {
         "order" => ORDER,
         "instances" => INSTANCES,
         "disks" => DISKS,
-        other => panic!("{other}: expected default, all, queue, order, instances or disks"),
+        "calendar" => CALENDAR,
+        other => panic!("{other}: expected default, all, queue, order, instances, disks or calendar"),
     }
 }

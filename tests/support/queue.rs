@@ -5,5 +5,5 @@ mod month;
 mod world;
 
 pub use invariants::Watch;
-pub use month::{Month, MonthOutcome, months, table_of_months};
+pub use month::{Month, MonthOutcome, curve_of_months, months, table_of_months};
 pub use world::{ForBoth, ServedRequest, Wanted, World, request_for_both, user_of};

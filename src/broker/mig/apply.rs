@@ -1,7 +1,6 @@
 //! Applies layouts to the GPUs of this machine.
 
 use super::change::{Unchanged, change};
-use super::handles::NodeUser;
 use super::hold::{DevicesHeld, PROGRAM};
 use super::in_the_way::{destroyed_devices, in_the_way, refusal};
 use super::journal::{MigJournal, Record};
@@ -16,6 +15,7 @@ use tranche_core::error::{Error, Kind, Result, line};
 use tranche_core::types::{DeviceKey, GpuUuid};
 use tranche_plan::inventory::VirtualizationMode;
 use tranche_plan::mig::{ExactGpu, MigChange, MigGpu};
+use tranche_state::node_users::NodeUser;
 
 /// What layouts are applied with.
 pub struct MigTools<'a> {

@@ -1,9 +1,10 @@
 //! Who uses the instances of GPUs, for the planner.
 
 use std::fs;
+use std::path::Path;
 use tranche_core::claims::Claims;
 use tranche_core::error::Result;
-use tranche_core::ledger::Claim;
+use tranche_core::ledger::{Calendar, Claim, ReservedTime, clock};
 use tranche_core::text::shown;
 use tranche_plan::mig::{InstanceHolder, MigClient, MigGpu};
 
@@ -37,6 +38,26 @@ pub fn holders(gpus: &[MigGpu], claims: &Claims) -> Result<Vec<InstanceHolder>> 
         holders.extend(gpu.clients.iter().map(using));
     }
     Ok(holders)
+}
+
+/// The reservations on these GPUs that are not over, each as a holder: a layout that a person wants is no reason to
+/// destroy what somebody was promised for later.
+///
+/// # Errors
+/// Returns an error if the calendar cannot be read.
+pub fn reserved(gpus: &[MigGpu], state_dir: &Path) -> Result<Vec<InstanceHolder>> {
+    let calendar = Calendar::read(state_dir)?;
+    let now = calendar.now(clock());
+    let is_here = |time: &&ReservedTime| now < time.until && gpus.iter().any(|gpu| gpu.uuid == *time.device.gpu());
+    let holder = |time: &ReservedTime| InstanceHolder {
+        gpu: time.device.gpu().clone(),
+        instance: time
+            .device
+            .instance()
+            .map(|(instance, compute)| (instance, Some(compute))),
+        who: format!("reservation {} of {}", time.id, shown(&time.who)),
+    };
+    Ok(calendar.times.iter().filter(is_here).map(holder).collect())
 }
 
 /// `python3 (pid 812)`

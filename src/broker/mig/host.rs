@@ -1,7 +1,6 @@
 //! The machine whose layouts are changed, as the process knows it that changes them.
 
 use super::apply::MigTools;
-use super::handles::{NodeUser, users_of};
 use super::real::NvmlMachine;
 use crate::control::MachineControl;
 use crate::control::nvml::Nvml;
@@ -12,6 +11,7 @@ use tranche_core::claims::Claims;
 use tranche_core::error::Result;
 use tranche_core::types::GpuUuid;
 use tranche_plan::inventory::{DeviceNode, Inventory};
+use tranche_state::node_users::{NodeUser, users_of};
 use tranche_state::planning::PolicyOptions;
 
 /// The machine. One change is made at a time: a broker has a lock for that, and without a broker the process that

@@ -1,12 +1,12 @@
 //! Who uses what a change of a layout would destroy.
 
-use super::handles::NodeUser;
 use std::collections::BTreeSet;
 use tranche_core::error::Error;
 use tranche_core::ledger::{Book, Claim};
 use tranche_core::text::some;
 use tranche_core::types::{ComputeInstanceId, DeviceKey, GpuInstanceId};
 use tranche_plan::mig::{ExactGpu, MigClient, MigGpu};
+use tranche_state::node_users::NodeUser;
 
 /// The holders of what is destroyed on the way from `now` to `target`, each by the name that a person knows: claims of
 /// the ledger, processes that NVML lists, and, where the mode of the GPU changes, processes that have the GPU open.

@@ -1,6 +1,6 @@
 //! What this machine has of MIG now, and who uses it.
 
-use super::holders::holders;
+use super::holders::{holders, reserved};
 use crate::control::nvml::Nvml;
 use crate::control::{ControlOptions, DriverAccess};
 use crate::facts::{HostFacts, HostNow};
@@ -96,10 +96,11 @@ impl MigView {
         let facts = HostNow::new(at.clone()).now()?;
         let access = DriverAccess::find(&facts, &ControlOptions::of(at)?)?;
         let (gpus, problems) = access.nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
-        let holders = match Claims::existing(&at.state_dir)? {
+        let mut holders = match Claims::existing(&at.state_dir)? {
             Some(claims) => holders(&gpus, &claims)?,
             None => Vec::new(),
         };
+        holders.extend(reserved(&gpus, &at.state_dir)?);
         let view = Self {
             gpus,
             holders,

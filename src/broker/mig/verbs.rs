@@ -5,7 +5,7 @@ use super::host::MigHost;
 use super::journal::Record;
 use super::policy::check_policy;
 use super::saved::{SavedGpu, SavedLayouts};
-use super::{MigOrder, gpus, holders};
+use super::{MigOrder, gpus, holders, reserved};
 use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::broker::ErrorFields;
 use tranche_core::error::{Error, Kind, Result, line};
@@ -38,7 +38,8 @@ pub fn apply(host: &MigHost<'_>, request: &MigRequest) -> Result<MigAnswer> {
             &gpus,
             request.check,
         )?;
-        let holders = holders(&gpus, tools.claims)?;
+        let mut holders = holders(&gpus, tools.claims)?;
+        holders.extend(reserved(&gpus, host.state_dir)?);
         let order = MigOrder {
             target: plan(&layouts, &gpus, &holders)?,
             may_change_mode: request.may_change_mode,

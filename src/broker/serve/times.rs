@@ -3,13 +3,14 @@
 use super::commands::Commands;
 use super::peer::BrokerClient;
 use crate::facts::Facts;
-use crate::verbs::{self, CalendarPlace};
+use crate::verbs::{self, CalendarPlace, Caller};
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
-use tranche_core::error::{Context, Result};
+use tranche_core::error::{Context, Error, Result};
 use tranche_plan::policy::AtLimit;
 use tranche_protocol::{CancelTimeRequest, ReserveTimeRequest};
+use tranche_state::accounts::Account;
 
 /// Reserves what `request` says for `peer`.
 ///
@@ -22,7 +23,7 @@ pub(super) fn reserve(commands: &Commands<'_>, peer: &BrokerClient, request: Res
         inventory: &facts.inventory,
         plan: &facts.for_users,
     };
-    value(verbs::reserve_time(place, peer.caller(), request)?)
+    value(verbs::reserve_time(place, caller(commands, peer)?, request)?)
 }
 
 /// Gives up a reservation of `peer`.
@@ -30,7 +31,26 @@ pub(super) fn reserve(commands: &Commands<'_>, peer: &BrokerClient, request: Res
 /// # Errors
 /// Returns an error if it is not the user's.
 pub(super) fn cancel(commands: &Commands<'_>, peer: &BrokerClient, request: &CancelTimeRequest) -> Result<Value> {
-    value(verbs::cancel_time(commands.state_dir(), peer.caller(), request.id)?)
+    value(verbs::cancel_time(
+        commands.state_dir(),
+        caller(commands, peer)?,
+        request.id,
+    )?)
+}
+
+/// For whom `peer` reserves: a subordinate uid does it for its user, so that the limits count both together.
+fn caller(commands: &Commands<'_>, peer: &BrokerClient) -> Result<Caller> {
+    match peer.is_owner() {
+        true => Ok(peer.caller()),
+        false => match commands.accounts.of(peer.uid) {
+            Account::User(uid) => Ok(Caller::User(uid)),
+            Account::Owner | Account::Shared => Err(Error::failed(
+                format!("uid {}", peer.uid),
+                "is a subordinate uid whose user is not known, and reserves nothing",
+            )
+            .hint("reserve as the user")),
+        },
+    }
 }
 
 /// What is reserved.

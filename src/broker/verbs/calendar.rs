@@ -1,6 +1,7 @@
 //! `reserve` and `calendar`: parts of devices are reserved for later, given back, and shown.
 
 use super::Caller;
+use crate::mig::OnDemandInstances;
 use crate::run::wanted;
 use nix::unistd::{Uid, User};
 use std::path::Path;
@@ -8,7 +9,7 @@ use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::clock;
 use tranche_core::ledger::{Calendar, OutOfService, ReservedTime};
-use tranche_core::types::Selection;
+use tranche_core::types::{DeviceKey, Selection};
 use tranche_plan::calendar::{Period, Wanted, place};
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::CalendarSettings;
@@ -72,6 +73,15 @@ pub fn reserve_time(at: CalendarPlace<'_>, caller: Caller, request: ReserveTimeR
     calendar::check_zone(&request.zone, request.offsets)?;
     let what = [request.what];
     let wish = wanted::wish(&what, &Selection::default(), inventory, plan)?;
+    let made = OnDemandInstances::read(state_dir)?.made;
+    let is_made = |key: &DeviceKey| made.iter().any(|one| one.device == *key);
+    let asked = wish.device.and_then(|device| plan.split(device));
+    if let Some(split) = asked.filter(|split| is_made(&split.key)) {
+        let what = "was made on demand and is destroyed when nobody uses it, so it cannot be reserved";
+        return Err(Error::failed(split.device, what).hint("reserve another device"));
+    }
+    let mut plan = plan.clone();
+    plan.devices.retain(|split| !is_made(&split.key));
     // Asked before the ledger is locked: it may take long.
     let user = User::from_uid(Uid::from_raw(caller.uid())).ok().flatten();
     let who = user.map_or_else(|| caller.uid().to_string(), |user| user.name);
@@ -85,7 +95,7 @@ pub fn reserve_time(at: CalendarPlace<'_>, caller: Caller, request: ReserveTimeR
             },
         };
         let out = OutOfService::read(state_dir);
-        let (device, part, label) = place(plan, &settings, &calendar.times, &out, &wanted, now)?;
+        let (device, part, label) = place(&plan, &settings, &calendar.times, &out, &wanted, now)?;
         Ok(calendar.add(ReservedTime {
             id: 0,
             uid: caller.uid(),

@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use tranche_core::broker::SOCKET;
 use tranche_core::error::{Error, Kind};
-use tranche_host::examine;
+use tranche_host::{Roots, examine};
 use tranche_plan::inventory::Inventory;
 use tranche_plan::policy::{Access, Policy};
-use tranche_state::access::{Enforcement, KeptNodes, ModuleOption, seat};
+use tranche_plan::share::Plan;
+use tranche_state::access::{Enforcement, KeptNodes, ModuleOption, Opened, seat};
 use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::held::root_only;
 use tranche_state::planning::{self, PlanOptions};
@@ -95,10 +96,30 @@ impl Machine {
         }
     }
 
+    fn plan(&self) -> Result<Plan> {
+        Ok(tranche_plan::share::plan(&self.policy, &self.inventory)?)
+    }
+
+    /// Names the services that run as users of their own and have nodes open which the policy closes to them: they
+    /// would fail at their next start.
+    fn note_services(&self) -> Result<()> {
+        let proc = Roots::new(&self.options.host.roots)?.processes();
+        let opened = self.nodes().opened(&proc, &self.inventory, &self.plan()?)?;
+        for Opened { process, nodes } in opened.iter().filter(|opened| opened.process.is_of_system) {
+            out::note(format_args!(
+                "{} has {} open and will not be able to open it again; if it only watches GPUs, write sharing.monitors: \
+                 {{users: [{}]}}",
+                process.label(),
+                tranche_core::text::some(nodes),
+                process.uid
+            ));
+        }
+        Ok(())
+    }
+
     /// Makes the nodes what they are under the policy, and returns what is wrong with single ones.
     fn keep(&self) -> Result<Vec<Error>> {
-        let plan = tranche_plan::share::plan(&self.policy, &self.inventory)?;
-        Ok(self.nodes().keep(&self.inventory, &plan)?)
+        Ok(self.nodes().keep(&self.inventory, &self.plan()?)?)
     }
 }
 
@@ -131,6 +152,7 @@ pub(super) fn protect(args: &ProtectArgs) -> Result<ExitCode> {
             )
         );
     }
+    machine.note_services()?;
     if args.dry_run {
         out::note(format_args!("{}: would be written", option.file().display()));
         return Ok(ExitCode::SUCCESS);

@@ -45,6 +45,10 @@ tranche_core::types::words! {
         AccessOfSeats = "access-of-seats",
         /// Users can open closed device nodes through docker.
         AccessByDocker = "access-by-docker",
+        /// A service has closed device nodes open that its user may not open.
+        AccessOfService = "access-of-service",
+        /// A process has closed device nodes open without a claim.
+        AccessWithoutClaim = "access-without-claim",
         /// Programs load a library of another driver than the host's.
         LibrariesMixed = "libraries-mixed",
         /// GPUs are joined by NVSwitch, and its daemon does not run.

@@ -2,7 +2,7 @@
 
 use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use tranche_core::text::some;
-use tranche_state::access::Enforcement;
+use tranche_state::access::{Enforcement, Opened};
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     if subject.policy.devices == 0 {
@@ -57,6 +57,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     if access.enforcement == Enforcement::Off {
         return found;
     }
+    found.extend(access.opened.iter().map(opened));
     if let Some(seat) = &access.seat {
         let why = "users lose the devices that they hold";
         found.push(Diagnosis::wrong(
@@ -74,5 +75,34 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             "give them rootless podman or docker, and remove them from the group",
         ));
     }
+    if !access.sudo.is_empty() {
+        found.push(Diagnosis::good(format!(
+            "not bound, because sudo makes them root: {}",
+            some(&access.sudo)
+        )));
+    }
     found
+}
+
+/// What a process means that has nodes open which its user may not open.
+fn opened(opened: &Opened) -> Diagnosis {
+    let Opened { process, nodes } = opened;
+    let found = format!("{} of uid {} has {} open", process.label(), process.uid, some(nodes));
+    match process.is_of_system {
+        true => Diagnosis::wrong(
+            Finding::AccessOfService,
+            found,
+            "the service cannot open it again, and fails when it is started anew",
+            format!(
+                "if it only watches GPUs, add {} to sharing.monitors.users of the policy",
+                process.uid
+            ),
+        ),
+        false => Diagnosis::wrong(
+            Finding::AccessWithoutClaim,
+            found,
+            "it was opened before the claim ended or the node was closed, or passed on by another process, and works on",
+            "end it, or have its user claim the device",
+        ),
+    }
 }

@@ -13,7 +13,7 @@ use tranche_plan::cdi::{Problem, ProblemKind};
 use tranche_plan::engines::{Engine, FoundEngine};
 use tranche_plan::host_file::{HostFile, HostFileError};
 use tranche_plan::inventory::{Degraded, Inventory, Warning, WarningKind};
-use tranche_state::access::Enforcement;
+use tranche_state::access::{Enforcement, Opened};
 
 /// Everything that the checks look at, gathered once.
 #[derive(Debug)]
@@ -243,6 +243,10 @@ pub struct AccessFacts {
     pub seat: Option<FoundError>,
     /// The members of the group `docker`, whose containers have every device that they ask for.
     pub docker: Vec<String>,
+    /// The members of the groups that sudo makes root.
+    pub sudo: Vec<String>,
+    /// The processes that have closed nodes open which their users may not open; empty if this user cannot know.
+    pub opened: Vec<Opened>,
 }
 
 /// What the ledger has.

@@ -58,6 +58,11 @@ impl AccessList {
         self.users.iter().copied()
     }
 
+    /// Whether a process of this user with these groups may open the node.
+    pub fn allows(&self, uid: u32, gids: &BTreeSet<u32>) -> bool {
+        uid == 0 || self.users.contains(&uid) || !self.groups.is_disjoint(gids)
+    }
+
     /// The permission bits of the node, which are the same with and without entries: those of the group are the mask.
     pub fn mode(&self) -> u32 {
         u32::from(self.right.bits()) * 0o110

@@ -77,9 +77,12 @@ impl Holds for InBooks<'_> {
     fn named(&self, split: &SplitDevice) -> Vec<ShareName> {
         let held = self.book(split).into_iter().flat_map(Book::held);
         let held = held.filter(|(device, _)| **device == split.key);
-        held.flat_map(|(_, part)| part.shares())
-            .map(|share| share.name.clone())
-            .collect()
+        let held = held.flat_map(|(_, part)| part.shares());
+        let reserved = self
+            .book(split)
+            .into_iter()
+            .flat_map(|book| book.reserved_shares(&split.key));
+        held.chain(reserved).map(|share| share.name.clone()).collect()
     }
 }
 

@@ -11,7 +11,8 @@ pub trait Holds {
     /// Whether the share `name` of `split` can be had now.
     fn is_free(&self, split: &SplitDevice, name: &ShareName) -> bool;
 
-    /// The shares of `split` that a claim or a waiting start names. Names that it does not have do not matter.
+    /// The shares of `split` that a claim, a waiting start or a reservation names. Names that it does not have do not
+    /// matter.
     fn named(&self, split: &SplitDevice) -> Vec<ShareName>;
 }
 

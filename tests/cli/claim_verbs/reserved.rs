@@ -77,6 +77,8 @@ fn hooks_of_root_obey_the_calendar_without_a_broker() {
         );
     }
     // Another share is given, and any is that one.
+    scene.create(&["--name=other", "--shares=1", "--of=0"]).run().ok();
+    scene.tranche(&["claim", "release", "other"]).run().ok();
     start("nvidia.com/gpu=0.any", "cccc3333").ok();
     assert!(
         start("nvidia.com/gpu=0.any", "dddd4444")

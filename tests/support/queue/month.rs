@@ -55,6 +55,8 @@ pub struct MonthOutcome {
     pub planned: [f64; 3],
     /// Waits of all other work.
     pub others: [f64; 3],
+    /// Each of these waits, in order: of the work that has a reservation, where there are any, and of all other work.
+    pub waits: [Vec<f64>; 2],
     /// The longest time in which others waited and none of them was served.
     pub standstill: f64,
     /// Sessions that were ended for a reservation.
@@ -255,20 +257,22 @@ impl Month {
                 .served
                 .iter()
                 .filter(|(session, _)| work[*session].is_planned == is_planned);
-            spread(
-                served
-                    .map(|(session, at)| (at - work[*session].comes) as f64 / HOUR as f64)
-                    .collect(),
-            )
+            let mut waits: Vec<f64> = served
+                .map(|(session, at)| (at - work[*session].comes) as f64 / HOUR as f64)
+                .collect();
+            waits.sort_by(f64::total_cmp);
+            waits
         };
+        let waits = [true, false].map(waits);
         let all = f64::from(GPUS) * END as f64;
         let sum: u64 = times.iter().map(|time| time.until - time.from).sum();
         MonthOutcome {
             overlaps: overlaps(times),
             reserved: sum as f64 / all,
             used: held as f64 / all,
-            planned: waits(true),
-            others: waits(false),
+            planned: spread(&waits[0]),
+            others: spread(&waits[1]),
+            waits,
             standstill: standstill as f64 / HOUR as f64,
             ended: world.ended,
             unserved: world.waiting.len() + work.len() - next,
@@ -285,9 +289,8 @@ fn overlaps(times: &[ReservedTime]) -> usize {
     pairs.count()
 }
 
-/// The mean, what 95 % wait at most, and the longest.
-fn spread(mut waits: Vec<f64>) -> [f64; 3] {
-    waits.sort_by(f64::total_cmp);
+/// The mean of waits in order, what 95 % wait at most, and the longest.
+fn spread(waits: &[f64]) -> [f64; 3] {
     let mean = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
     let of_95 = waits.get(waits.len() * 95 / 100).copied().unwrap_or(0.0);
     [mean, of_95, waits.last().copied().unwrap_or(0.0)]
@@ -433,4 +436,19 @@ pub fn table_of_months(months: &[[MonthOutcome; 4]]) -> String {
         ));
     }
     text
+}
+
+/// For how many minutes sessions waited at most, by the part of them in percent, in these months of one kind. `of` is
+/// which of [`MonthOutcome::waits`].
+pub fn curve_of_months(months: &[[MonthOutcome; 4]], month: Month, of: usize) -> Vec<(f64, f64)> {
+    let at = Month::ALL.iter().position(|one| *one == month).unwrap_or_default();
+    let mut waits: Vec<f64> = months
+        .iter()
+        .flat_map(|months| months[at].waits[of].iter().copied())
+        .collect();
+    waits.sort_by(f64::total_cmp);
+    let most = |percent: usize| waits.get(waits.len() * percent / 100).copied().unwrap_or(0.0);
+    (50..100)
+        .map(|percent| (percent as f64, 60.0 * most(percent)))
+        .collect()
 }

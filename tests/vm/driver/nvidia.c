@@ -10,6 +10,7 @@
 #include <linux/module.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 
 /* A file or, without a text, a directory below /proc; a directory comes before what is in it. */
@@ -39,11 +40,20 @@ static const struct file_operations operations = {
 	.llseek = noop_llseek,
 };
 
+/* The driver's option for its tools and libraries: whether they make device nodes and change their modes. */
+static int NVreg_ModifyDeviceFiles = 1;
+module_param(NVreg_ModifyDeviceFiles, int, 0);
+
 static int show(struct seq_file *file, void *unused)
 {
 	const struct entry *entry = file->private;
+	static const char modifies[] = "ModifyDeviceFiles: 1";
+	const char *at = NVreg_ModifyDeviceFiles ? NULL : strstr(entry->text, modifies);
 
-	seq_puts(file, entry->text);
+	if (at)
+		seq_printf(file, "%.*sModifyDeviceFiles: 0%s", (int)(at - entry->text), entry->text, at + strlen(modifies));
+	else
+		seq_puts(file, entry->text);
 	return 0;
 }
 

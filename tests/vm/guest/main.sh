@@ -13,7 +13,7 @@ explain() {
 }
 
 if [ -e /var/lib/tranche-test ]; then
-    for topic in reboot together removal; do
+    for topic in reboot together closed removal; do
         sh "./$topic.sh"
     done
     explain
@@ -22,7 +22,7 @@ if [ -e /var/lib/tranche-test ]; then
     exit
 fi
 mkdir /var/lib/tranche-test
-for topic in machine engines driver units broker mps rootless pages team acts reload idle; do
+for topic in machine engines driver units broker mps rootless pages team acts reload access idle; do
     sh "./$topic.sh"
 done
 explain

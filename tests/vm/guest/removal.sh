@@ -3,6 +3,10 @@
 
 left() { find /etc /run /usr /var/lib/systemd /var/lib/tranche -name '*tranche*' ! -path '*tranche-test*' 2> /dev/null | sort; }
 check "the package is removed" "" sh -c "dpkg -r tranche > /tmp/removal 2>&1"
+check "the nodes are open" "666 666" sh -c "stat -c %a /dev/nvidia5 /dev/nvidia7 | paste -sd ' '"
+rmmod nvidia
+modprobe nvidia
+check "the driver makes nodes at the next boot" 1 grep -c '^ModifyDeviceFiles: 1$' /proc/driver/nvidia/params
 check "no specification names a hook that is gone" "" sh -c "grep -l tranche-oci /run/cdi/* /etc/cdi/* 2> /dev/null || true"
 check "no unit of it runs" "" systemctl list-units --plain --no-legend 'tranche-broker*' 'tranche-mps*' 'tranche-cdi*' 'tranche-device*'
 check "no unit has failed" "" systemctl list-units --failed --no-legend --plain

@@ -2,7 +2,7 @@
 
 use super::model::{GPU, Model, empty, had, journal, wanted};
 use crate::control::{DriverAccess, MachineControl};
-use crate::mig::{DevicesHeld, MigOrder, MigTools, NodeUser, SavedLayouts};
+use crate::mig::{DevicesHeld, MigOrder, MigTools, SavedLayouts};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
@@ -14,6 +14,7 @@ use tranche_core::types::{DeviceKey, GpuInstanceId};
 use tranche_plan::inventory::{MigMode, VirtualizationMode};
 use tranche_plan::mig::{ExactGpu, MigClient};
 use tranche_state::controlled::ControlledDevice;
+use tranche_state::node_users::NodeUser;
 
 const OLD: &[(&str, u32, &[u32])] = &[("3g.20gb", 0, &[3]), ("2g.10gb", 4, &[2])];
 const NEW: &[(&str, u32, &[u32])] = &[("3g.20gb", 0, &[3]), ("3g.20gb", 4, &[3])];
@@ -105,7 +106,10 @@ pub(super) fn user(pid: u32, command: &str, unit: Option<&str>) -> NodeUser {
     NodeUser {
         pid,
         command: command.into(),
+        uid: 0,
+        gids: BTreeSet::new(),
         unit: unit.map(str::to_owned),
+        is_of_system: unit.is_some(),
         nodes: BTreeSet::new(),
     }
 }

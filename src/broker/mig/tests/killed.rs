@@ -2,7 +2,7 @@
 
 use super::apply::{Daemons, key, order, reserve, user};
 use super::model::{Fault, Killed, Model, empty, had, wanted};
-use crate::mig::{MigJournal, MigOrder, MigTools, NodeUser, OnDemandInstances, Record, SavedLayouts};
+use crate::mig::{MigJournal, MigOrder, MigTools, OnDemandInstances, Record, SavedLayouts};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,6 +11,7 @@ use tranche_core::claims::Claims;
 use tranche_core::types::DeviceKey;
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::{ExactGpu, Placement};
+use tranche_state::node_users::NodeUser;
 
 const OLD: &[(&str, u32, &[u32])] = &[("3g.20gb", 0, &[3]), ("2g.10gb", 4, &[2])];
 const NEW: &[(&str, u32, &[u32])] = &[("3g.20gb", 0, &[3]), ("3g.20gb", 4, &[3])];

@@ -3,7 +3,7 @@
 use super::Book;
 use crate::ledger::calendar::{Asker, NearTime, NearTimes, ReservedTime};
 use crate::ledger::fit;
-use crate::types::{Bounds, DeviceKey, HeldPart};
+use crate::types::{Bounds, DeviceKey, HeldPart, HeldShare};
 
 impl Book {
     /// The same book, which keeps what is reserved for those who have reserved it.
@@ -59,6 +59,13 @@ impl Book {
         let own = self.times.near.iter().filter(move |near| near.time.uid == asker.uid);
         let covering = own.filter(|near| near.time.covers(device, part) && !self.is_given_up(near));
         covering.map(|near| &near.time)
+    }
+
+    /// The shares of `device` that are reserved now or soon, for anybody.
+    pub fn reserved_shares(&self, device: &DeviceKey) -> impl Iterator<Item = &HeldShare> {
+        let near = self.times.near.iter().map(|near| &near.time);
+        near.filter(move |time| time.device == *device)
+            .flat_map(|time| time.part.shares())
     }
 
     /// Whether something is reserved of it now or soon.

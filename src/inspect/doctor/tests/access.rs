@@ -1,7 +1,8 @@
 //! Device nodes that the policy closes.
 
 use super::*;
-use tranche_state::access::Enforcement;
+use tranche_state::access::{Enforcement, Opened};
+use tranche_state::node_users::NodeUser;
 
 #[test]
 fn closed_nodes_that_are_not_in_force_or_do_not_bind_a_user() {
@@ -35,6 +36,28 @@ fn closed_nodes_that_are_not_in_force_or_do_not_bind_a_user() {
         let found = "device nodes: have the tag uaccess".to_owned();
         subject.access.seat = Some(FoundError { found, hint: None });
     });
+    for (finding, is_of_system) in [(Finding::AccessOfService, true), (Finding::AccessWithoutClaim, false)] {
+        let fix = fires(finding, "of uid 997 has /dev/nvidia0 open", |subject, _| {
+            subject.policy.devices = 1;
+            subject.access.enforcement = Enforcement::InForce;
+            let process = NodeUser {
+                pid: 812,
+                command: "dcgm-exporter".into(),
+                uid: 997,
+                gids: [997].into(),
+                unit: None,
+                is_of_system,
+                nodes: [(195, 0)].into(),
+            };
+            let nodes = vec!["/dev/nvidia0".to_owned()];
+            subject.access.opened = vec![Opened { process, nodes }];
+        });
+        assert_eq!(
+            fix.text().contains("add 997 to sharing.monitors.users"),
+            is_of_system,
+            "{fix:?}"
+        );
+    }
     fires(Finding::AccessByDocker, "ann, bob", |subject, _| {
         subject.policy.devices = 1;
         subject.access.enforcement = Enforcement::InForce;

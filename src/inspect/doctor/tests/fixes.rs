@@ -55,6 +55,8 @@ const FIXES: &[(Finding, Shown)] = &[
     ),
     (Finding::AccessOfSeats, Person("removes a rule of udev")),
     (Finding::AccessByDocker, Person("decides who may use docker")),
+    (Finding::AccessOfService, Person("decides who monitors GPUs")),
+    (Finding::AccessWithoutClaim, Person("ends the process")),
     (
         Finding::LibrariesMixed,
         Test("cli/doctor/faults.rs::a_libcuda_of_another_driver"),

@@ -18,8 +18,14 @@ pub struct NodeUser {
     pub pid: u32,
     /// Its name, as `/proc/PID/comm` has it, safe to print.
     pub command: String,
+    /// The effective user.
+    pub uid: u32,
+    /// Its groups.
+    pub gids: BTreeSet<u32>,
     /// The unit of systemd that it belongs to: `nvidia-dcgm.service`.
     pub unit: Option<String>,
+    /// Whether it is part of a service of the system, which root has set up.
+    pub is_of_system: bool,
     /// The nodes, as major and minor number.
     pub nodes: BTreeSet<(u64, u64)>,
 }
@@ -64,10 +70,20 @@ fn user(proc: &Path, pid: u32, nodes: &BTreeSet<(u64, u64)>) -> Option<NodeUser>
     }
     let command = fs::read_to_string(process.join("comm")).unwrap_or_default();
     let cgroup = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
+    let status = fs::read_to_string(process.join("status")).ok()?;
     Some(NodeUser {
         pid,
         command: shown(command.trim_end()).to_string(),
+        // The second number is the effective one (proc_pid_status(5)).
+        uid: *numbers(&status, "Uid:").get(1)?,
+        gids: numbers(&status, "Gid:")
+            .into_iter()
+            .skip(1)
+            .take(1)
+            .chain(numbers(&status, "Groups:"))
+            .collect(),
         unit: unit(&cgroup),
+        is_of_system: is_of_system(&cgroup),
         nodes: open,
     })
 }
@@ -83,13 +99,32 @@ fn device(fd: &Path) -> Option<(u64, u64)> {
     is_device.then(|| (nix::sys::stat::major(number), nix::sys::stat::minor(number)))
 }
 
+/// The numbers after `key` in `/proc/PID/status`.
+fn numbers(status: &str, key: &str) -> Vec<u32> {
+    let rest = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key))
+        .unwrap_or_default();
+    rest.split_ascii_whitespace()
+        .filter_map(|number| number.parse().ok())
+        .collect()
+}
+
+/// The path of systemd's hierarchy in `/proc/PID/cgroup`.
+fn path_of_systemd(cgroup: &str) -> Option<&str> {
+    let of_systemd = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
+    let mut lines = cgroup.lines().filter(of_systemd);
+    lines.find_map(|line| line.splitn(3, ':').nth(2))
+}
+
+/// Whether the process is in a service of the system: no user can move a process there.
+fn is_of_system(cgroup: &str) -> bool {
+    path_of_systemd(cgroup).is_some_and(|path| path.starts_with("/system.slice/"))
+}
+
 /// The unit in `/proc/PID/cgroup`: the last part of the path of systemd's hierarchy that is the name of a unit.
 fn unit(cgroup: &str) -> Option<String> {
-    let of_systemd = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
-    let path = cgroup
-        .lines()
-        .filter(of_systemd)
-        .find_map(|line| line.splitn(3, ':').nth(2))?;
+    let path = path_of_systemd(cgroup)?;
     let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
     path.rsplit('/').find(is_unit).map(|unit| shown(unit).to_string())
 }
@@ -109,6 +144,8 @@ mod tests {
         let users = users_of(Path::new("/proc"), &BTreeSet::from([null])).unwrap();
         let own = users.iter().find(|user| user.pid == std::process::id()).unwrap();
         assert_eq!(own.nodes, BTreeSet::from([null]));
+        assert_eq!(own.uid, nix::unistd::geteuid().as_raw());
+        assert!(own.gids.contains(&nix::unistd::getegid().as_raw()));
         assert!(own.label().contains(&format!("(pid {}", own.pid)), "{}", own.label());
         let none = users_of(Path::new("/proc"), &BTreeSet::from([(511, 12345)])).unwrap();
         assert_eq!(none, []);
@@ -134,6 +171,7 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(unit(cgroup).as_deref(), expected, "{cgroup}");
+            assert_eq!(is_of_system(cgroup), cgroup.contains("/system.slice/"), "{cgroup}");
         }
     }
 
