@@ -13,6 +13,7 @@ mod mps;
 mod page_names;
 pub mod read;
 mod runtime;
+mod turns;
 mod users;
 
 pub use access::{Access, Monitors};
@@ -28,6 +29,7 @@ pub use runtime::{
 
 pub use limit_time::LimitTime;
 pub use tranche_core::types::{Place, Strategy};
+pub use turns::TurnSettings;
 pub use users::{AtLimit, QueueSettings, Sourced, TimeLimit, UserLimits, UserPolicy, UserRules};
 
 use crate::mig::Layout;
@@ -168,6 +170,8 @@ pub enum Resource {
 pub enum Parts {
     /// This number of equal parts.
     Equal(u32),
+    /// The whole device for each of several holders, one after another.
+    Turns(TurnSettings),
     /// Parts of their own size and name each.
     Named(Vec<ShareAsk>),
     /// The device stays whole.

@@ -27,7 +27,8 @@ pub use kubernetes::{
 pub use need::Need;
 pub use shares::{Equal, Shares};
 pub use strategy::{
-    Dedicated, DirectoryInContainer, InContainer, MemoryLimitBy, Method, Mps, NoCgroupLimit, TimeSlicing, limits_set_by,
+    Dedicated, DirectoryInContainer, InContainer, MemoryLimitBy, Method, Mps, NoCgroupLimit, TimeSlicing, Turns,
+    limits_set_by,
 };
 
 use crate::inventory::{Gpu, HostDevice, Inventory};
@@ -331,6 +332,7 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, 
     let method = Method::new(policy, inventory, target, split)?;
     let asked = match &split.parts {
         Parts::Equal(n) => *n as usize,
+        Parts::Turns(settings) => settings.holders as usize,
         Parts::Named(shares) => shares.len(),
         Parts::Whole => 1,
     };

@@ -18,6 +18,7 @@
 //! than `idle`.
 
 pub mod change;
+pub mod drivers;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -83,6 +84,42 @@ impl<C: Clone + Ord> TurnDevice<C> {
             resident: None,
             failures: None,
         }
+    }
+
+    /// Adds a holder as an earlier program knew it: since when it has wanted the device, and whether a person has put
+    /// it aside. One who is known already stays as it is.
+    pub fn enter_again(&mut self, claim: C, wants_since: Option<Duration>, is_put_aside: bool) {
+        self.holders.entry(claim).or_insert(Away {
+            wants_since,
+            is_put_aside,
+        });
+    }
+
+    /// Makes a holder resident that is resident already, as an earlier program made it: from `now` on it has a turn.
+    pub fn is_resident(&mut self, claim: &C, now: Duration) {
+        if let Some(away) = self.holders.get_mut(claim) {
+            away.wants_since = None;
+            self.resident = Some(Resident {
+                claim: claim.clone(),
+                since: now,
+                worked: now,
+            });
+        }
+    }
+
+    /// All holders.
+    pub fn holders(&self) -> impl Iterator<Item = &C> {
+        self.holders.keys()
+    }
+
+    /// Whether a person has put a holder aside.
+    pub fn is_put_aside(&self, claim: &C) -> bool {
+        self.holders.get(claim).is_some_and(|away| away.is_put_aside)
+    }
+
+    /// Changes when the resident gives way.
+    pub fn set_times(&mut self, times: TurnTimes) {
+        self.times = times;
     }
 
     /// Adds a holder, who wants nothing yet.
@@ -180,15 +217,9 @@ impl<C: Clone + Ord> TurnDevice<C> {
             }
         }
         self.failures = None;
-        // The claim may have ended meanwhile.
-        let to = handover.to.as_ref();
-        if let Some((claim, away)) = to.and_then(|claim| Some((claim, self.holders.get_mut(claim)?))) {
-            away.wants_since = None;
-            self.resident = Some(Resident {
-                claim: claim.clone(),
-                since: now,
-                worked: now,
-            });
+        if let Some(to) = &handover.to {
+            // Its claim may have ended meanwhile.
+            self.is_resident(to, now);
         }
     }
 
@@ -207,10 +238,6 @@ impl<C: Clone + Ord> TurnDevice<C> {
         let waiting = self.holders.iter();
         let waiting = waiting.filter_map(|(claim, away)| Some((away.wants_since?, claim)));
         waiting.min().map(|(_, claim)| claim)
-    }
-
-    fn is_put_aside(&self, claim: &C) -> bool {
-        self.holders.get(claim).is_some_and(|away| away.is_put_aside)
     }
 
     /// When the resident gives way if somebody wants the device.

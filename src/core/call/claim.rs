@@ -246,7 +246,7 @@ fn subject(option: &str, name: &str, size: Option<Promise>) -> Result<Subject> {
     match (option, size) {
         ("whole", _) => Ok(Subject::WHOLE),
         ("claim", size) => Ok(Subject::Claim(name.to_owned(), size)),
-        (_, Some(size @ (Promise::Turns { .. } | Promise::Mps { .. }))) => {
+        (_, Some(size @ (Promise::Slices { .. } | Promise::Turns { .. } | Promise::Mps { .. }))) => {
             Part::of_share(name).map(|part| Subject::Part(part, size))
         }
         (_, Some(Promise::Whole) | None) => {

@@ -130,10 +130,11 @@ fn compute() -> impl Strategy<Value = Percent> {
 
 fn size() -> impl Strategy<Value = Promise> {
     prop_oneof![
-        (1u32.., 0u32..1000).prop_map(|(turns, more)| Promise::Turns {
-            turns,
-            of: turns.saturating_add(more),
+        (1u32.., 0u32..1000).prop_map(|(slices, more)| Promise::Slices {
+            slices,
+            of: slices.saturating_add(more),
         }),
+        (1u32..).prop_map(|holders| Promise::Turns { holders }),
         (of(memory()), of(compute())).prop_map(|(memory, compute)| Promise::Mps { memory, compute }),
     ]
 }

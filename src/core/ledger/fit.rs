@@ -33,9 +33,17 @@ pub enum Misfit {
         /// What may be promised.
         bound: Percent,
     },
-    /// More turns than there are.
-    #[error("it and the turns that are held are more than the whole device")]
-    Turns,
+    /// More slices of time than there are.
+    #[error("it and the slices of time that are held are more than the whole device")]
+    Slices,
+    /// More holders than the device may have.
+    #[error("{holders} others have the device by turns, and it is for at most {most}")]
+    Holders {
+        /// How many it has.
+        holders: usize,
+        /// How many it may have.
+        most: u32,
+    },
     /// One has a limit and the other has no limit, so that it can take what the first was promised.
     #[error(
         "one of it and what is held has a limit of {dimension} and the other has none, so the limit would not hold"
@@ -67,8 +75,18 @@ pub fn fits<'a>(
         }
         beside.extend(other.promises());
     }
-    if !of_turns(asked.iter().chain(&beside)) {
-        return Err(Misfit::Turns);
+    if !of_slices(asked.iter().chain(&beside)) {
+        return Err(Misfit::Slices);
+    }
+    let most = asked.iter().chain(&beside).filter_map(|promise| match promise {
+        Promise::Turns { holders } => Some(*holders),
+        _ => None,
+    });
+    if let Some(most) = most.min()
+        && beside.len() + asked.len() > usize::try_from(most).unwrap_or(usize::MAX)
+    {
+        let holders = beside.len();
+        return Err(Misfit::Holders { holders, most });
     }
     let compute = |promise: &Promise| promise.compute().map(|percent| u64::from(percent.get()));
     if let Some((held, asked)) = sums(&asked, &beside, compute, "compute")?
@@ -112,18 +130,18 @@ fn sums(
     Ok(Some((sum(held), sum(asked))))
 }
 
-/// Whether turns, each a fraction of the device, are at most the whole. A sum that 128 bits cannot hold is taken for
+/// Whether slices, each a fraction of the device, are at most the whole. A sum that 128 bits cannot hold is taken for
 /// more: denominators of one device are few.
-fn of_turns<'a>(promises: impl Iterator<Item = &'a Promise>) -> bool {
-    // Turns of one size are counted first: a thousand equal ones are one fraction.
+fn of_slices<'a>(promises: impl Iterator<Item = &'a Promise>) -> bool {
+    // Slices of one size are counted first: a thousand equal ones are one fraction.
     let mut sizes: Vec<(u32, u64)> = Vec::new();
     for promise in promises {
-        let Promise::Turns { turns, of } = promise else {
+        let Promise::Slices { slices, of } = promise else {
             continue;
         };
         match sizes.iter_mut().find(|(size, _)| size == of) {
-            Some((_, count)) => *count = count.saturating_add(u64::from(*turns)),
-            None => sizes.push((*of, u64::from(*turns))),
+            Some((_, count)) => *count = count.saturating_add(u64::from(*slices)),
+            None => sizes.push((*of, u64::from(*slices))),
         }
     }
     let mut fractions = sizes.into_iter().map(|(of, count)| (u128::from(count), u128::from(of)));
@@ -154,19 +172,19 @@ fn divisor(a: u128, b: u128) -> u128 {
 mod tests {
     use super::*;
 
-    fn turns(list: &[&str]) -> bool {
+    fn slices(list: &[&str]) -> bool {
         let promises: Vec<Promise> = list.iter().map(|text| text.parse().unwrap()).collect();
-        of_turns(promises.iter())
+        of_slices(promises.iter())
     }
 
     #[test]
-    fn turns_add_up_exactly() {
-        assert!(turns(&["1/3"; 3]));
-        assert!(!turns(&["1/3", "1/3", "1/3", "1/4294967295"]));
-        assert!(turns(&["1/2", "1/4", "1/8", "1/8"]));
-        assert!(turns(&["1/2", "3/10", "1/5"]));
-        assert!(!turns(&["1/2", "3/10", "1/5", "1/1000000"]));
-        assert!(turns(&["1/1000"; 1000]) && !turns(&["1/1000"; 1001]));
+    fn slices_add_up_exactly() {
+        assert!(slices(&["1/3"; 3]));
+        assert!(!slices(&["1/3", "1/3", "1/3", "1/4294967295"]));
+        assert!(slices(&["1/2", "1/4", "1/8", "1/8"]));
+        assert!(slices(&["1/2", "3/10", "1/5"]));
+        assert!(!slices(&["1/2", "3/10", "1/5", "1/1000000"]));
+        assert!(slices(&["1/1000"; 1000]) && !slices(&["1/1000"; 1001]));
         // The product of these needs more than 128 bits, and their sum does not.
         let powers = [
             "1/2147483648",
@@ -175,7 +193,7 @@ mod tests {
             "1/268435456",
             "1/134217728",
         ];
-        assert!(turns(&powers));
+        assert!(slices(&powers));
         // Large primes: the sum needs more than 128 bits, and is refused rather than rounded.
         let primes = [
             "1/4294967291",
@@ -184,6 +202,6 @@ mod tests {
             "1/4294967197",
             "1/4294967189",
         ];
-        assert!(!turns(&primes));
+        assert!(!slices(&primes));
     }
 }

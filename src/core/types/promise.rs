@@ -5,17 +5,23 @@ use std::fmt;
 
 /// How much of a device a holder was promised. Each claim records it, so that no later policy changes it.
 ///
-/// As text, in hooks' arguments and in records: `whole`, `3/10`, `mps:7000:30` (MiB and percent, `-` for no limit).
+/// As text, in hooks' arguments and in records: `whole`, `3/10`, `mps:7000:30` (MiB and percent, `-` for no limit),
+/// `turns:4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Promise {
     /// All of it, and nobody else has any of it.
     Whole,
-    /// So many of the equal turns that the device was split into.
-    Turns {
+    /// So many of the equal slices of time that the device was split into.
+    Slices {
         /// How many.
-        turns: u32,
+        slices: u32,
         /// Of how many.
         of: u32,
+    },
+    /// The whole device for a time, again and again.
+    Turns {
+        /// How many holders there are at most.
+        holders: u32,
     },
     /// Limits that an MPS daemon sets.
     Mps {
@@ -31,7 +37,8 @@ impl Promise {
     pub fn strategy(&self) -> Strategy {
         match self {
             Promise::Whole => Strategy::Dedicated,
-            Promise::Turns { .. } => Strategy::TimeSlicing,
+            Promise::Slices { .. } => Strategy::TimeSlicing,
+            Promise::Turns { .. } => Strategy::Turns,
             Promise::Mps { .. } => Strategy::Mps,
         }
     }
@@ -40,7 +47,7 @@ impl Promise {
     pub fn memory(&self) -> Option<MemorySize> {
         match self {
             Promise::Mps { memory, .. } => *memory,
-            Promise::Whole | Promise::Turns { .. } => None,
+            Promise::Whole | Promise::Slices { .. } | Promise::Turns { .. } => None,
         }
     }
 
@@ -48,7 +55,7 @@ impl Promise {
     pub fn compute(&self) -> Option<Percent> {
         match self {
             Promise::Mps { compute, .. } => *compute,
-            Promise::Whole | Promise::Turns { .. } => None,
+            Promise::Whole | Promise::Slices { .. } | Promise::Turns { .. } => None,
         }
     }
 
@@ -57,8 +64,9 @@ impl Promise {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         match self {
             Promise::Whole => Promise::Whole,
-            Promise::Turns { turns, of } => Promise::Turns {
-                turns: turns.saturating_mul(number),
+            Promise::Turns { holders } => Promise::Turns { holders },
+            Promise::Slices { slices, of } => Promise::Slices {
+                slices: slices.saturating_mul(number),
                 of,
             },
             Promise::Mps { memory, compute } => Promise::Mps {
@@ -68,8 +76,8 @@ impl Promise {
         }
     }
 
-    /// Both together. `None` where they do not add up: two strategies, turns of two sizes, a limit and none, a sum that
-    /// no number holds.
+    /// Both together. `None` where they do not add up: two strategies, slices of two sizes, a limit and none, a sum
+    /// that no number holds, the whole device twice.
     pub fn and(self, other: Promise) -> Option<Promise> {
         fn both<T>(a: Option<T>, b: Option<T>, add: fn(T, T) -> Option<T>) -> Option<Option<T>> {
             match (a, b) {
@@ -79,9 +87,9 @@ impl Promise {
             }
         }
         match (self, other) {
-            (Promise::Turns { turns: a, of }, Promise::Turns { turns: b, of: same }) if of == same => {
-                let turns = a.checked_add(b)?;
-                Some(Promise::Turns { turns, of })
+            (Promise::Slices { slices: a, of }, Promise::Slices { slices: b, of: same }) if of == same => {
+                let slices = a.checked_add(b)?;
+                Some(Promise::Slices { slices, of })
             }
             (
                 Promise::Mps { memory, compute },
@@ -93,7 +101,7 @@ impl Promise {
                 memory: both(memory, more, MemorySize::checked_add)?,
                 compute: both(compute, faster, Percent::checked_add)?,
             }),
-            (Promise::Whole | Promise::Turns { .. } | Promise::Mps { .. }, _) => None,
+            (Promise::Whole | Promise::Slices { .. } | Promise::Turns { .. } | Promise::Mps { .. }, _) => None,
         }
     }
 }
@@ -102,7 +110,8 @@ impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Promise::Whole => f.write_str("whole"),
-            Promise::Turns { turns, of } => write!(f, "{turns}/{of}"),
+            Promise::Slices { slices, of } => write!(f, "{slices}/{of}"),
+            Promise::Turns { holders } => write!(f, "turns:{holders}"),
             Promise::Mps { memory, compute } => {
                 let (memory, compute) = (memory.map(MemorySize::mib), compute.map(Percent::get));
                 write!(f, "mps:{}:{}", or_dash(memory), or_dash(compute))
@@ -124,9 +133,13 @@ fn parse(text: &str) -> Option<Promise> {
             compute: or_none(compute, percent)?,
         });
     }
-    let (turns, of) = text.split_once('/')?;
-    let (turns, of) = (decimal(turns)?, decimal(of)?);
-    (1 <= turns && turns <= of).then_some(Promise::Turns { turns, of })
+    if let Some(holders) = text.strip_prefix("turns:") {
+        let holders = decimal(holders).filter(|holders| *holders > 0)?;
+        return Some(Promise::Turns { holders });
+    }
+    let (slices, of) = text.split_once('/')?;
+    let (slices, of) = (decimal(slices)?, decimal(of)?);
+    (1 <= slices && slices <= of).then_some(Promise::Slices { slices, of })
 }
 
 /// The text of a limit: a number, or `-` for no limit.
@@ -207,6 +220,7 @@ mod tests {
             "mps:-:30",
             "mps:1:-",
             "mps:-:-",
+            "turns:4",
         ] {
             assert_eq!(text.parse::<Promise>().unwrap().to_string(), text);
         }
@@ -223,6 +237,8 @@ mod tests {
             "mps:+1:2",
             "mps:1:4294967296",
             "mps:17592186044416:1",
+            "turns:0",
+            "turns:",
         ] {
             assert!(bad.parse::<Promise>().is_err(), "{bad}");
         }
@@ -257,5 +273,6 @@ mod tests {
         assert_eq!(sum("mps:1:4294967295", "mps:1:1"), "none");
         assert_eq!(sum("mps:1:1", "1/10"), "none");
         assert_eq!(sum("whole", "whole"), "none");
+        assert_eq!(sum("turns:4", "turns:4"), "none");
     }
 }

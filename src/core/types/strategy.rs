@@ -7,6 +7,8 @@ super::words! {
         TimeSlicing = "time-slicing",
         /// CUDA's multi-process service: processes of several containers run at the same time, each with a ceiling.
         Mps = "mps",
+        /// Each holder has the whole device for a time, and the memory of the others is in host memory.
+        Turns = "turns",
         /// One container has the whole device.
         Dedicated = "dedicated",
     }

@@ -28,7 +28,8 @@ pub(super) fn meaning(meaning: &Meaning) -> String {
             format!("{} without a claim", some(&nodes))
         }
         Some(Promise::Whole) => "whole, for one container at a time".to_owned(),
-        Some(promise @ Promise::Turns { turns, of }) => format!("{turns} of {of} turns ({})", promise.strategy()),
+        Some(promise @ Promise::Slices { slices, of }) => format!("{slices} of {of} turns ({})", promise.strategy()),
+        Some(Promise::Turns { holders }) => format!("the whole device by turns, with at most {} others", holders - 1),
         Some(promise @ Promise::Mps { memory, compute }) => {
             let memory = memory.map_or_else(|| "no limit of memory".to_owned(), |size| format!("{size} of memory"));
             let compute = compute.map_or_else(|| "no limit of compute".to_owned(), |part| format!("{part} of compute"));

@@ -12,6 +12,7 @@ mod runtime;
 mod sections;
 mod sharing;
 mod source;
+mod turns;
 
 pub use runtime::{is_runtime, is_variable};
 pub use source::text;

@@ -4,7 +4,7 @@ use super::shares::{Equal, Shares};
 use super::strategy::Rules;
 use super::{Share, guarantee};
 use crate::inventory::HostDevice;
-use crate::policy::{Amount, Parts, Place, Policy, Priority, ShareAsk, Split};
+use crate::policy::{Amount, Parts, Place, Policy, Priority, ShareAsk, Split, TurnSettings};
 use tranche_core::error::{Error, Result};
 use tranche_core::types::{MemorySize, Overcommit, Percent, ShareName};
 
@@ -30,10 +30,10 @@ pub(super) fn cut(policy: &Policy, target: HostDevice<'_>, split: &Split, rules:
         guarantees: guarantee::of(rules, target, memory.is_some(), compute.is_some()),
     };
     let shares = match &split.parts {
-        Parts::Equal(n) => {
-            let (memory, compute) = rules.equal_part(target, split, policy, *n)?;
+        Parts::Equal(count) | Parts::Turns(TurnSettings { holders: count, .. }) => {
+            let (memory, compute) = rules.equal_part(target, split, policy, *count)?;
             Shares::Equal(Equal {
-                count: *n,
+                count: *count,
                 each: share(ShareName::replica(0), memory, compute, Priority::Normal),
             })
         }
@@ -161,7 +161,7 @@ fn percent(part: u64, whole: u64) -> u32 {
 fn place_of(split: &Split, name: &ShareName) -> Place {
     let asks: &[ShareAsk] = match &split.parts {
         Parts::Named(asks) => asks,
-        Parts::Equal(_) | Parts::Whole => &[],
+        Parts::Equal(_) | Parts::Turns(_) | Parts::Whole => &[],
     };
     asks.iter()
         .find(|ask| ask.name == *name)

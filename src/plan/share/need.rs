@@ -25,6 +25,11 @@ pub enum Need {
         /// The same for compute.
         compute: Option<Percent>,
     },
+    /// Nobody but the holder whose turn it is can open the device.
+    Turns {
+        /// The device; `None` where its UUID is unknown.
+        uuid: Option<String>,
+    },
     /// The limit of memory of the cgroup of each container, which is set after the container was created.
     CgroupLimit,
     /// The length of a turn, which is a setting of a whole GPU.

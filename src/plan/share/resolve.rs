@@ -47,7 +47,7 @@ pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Resul
             let (mps, turns) = match (other.strategy, split.strategy) {
                 (Strategy::Mps, Strategy::TimeSlicing) => (other, split),
                 (Strategy::TimeSlicing, Strategy::Mps) => (split, other),
-                (Strategy::Mps | Strategy::TimeSlicing | Strategy::Dedicated, _) => {
+                (Strategy::Mps | Strategy::TimeSlicing | Strategy::Turns | Strategy::Dedicated, _) => {
                     return Err(twice(policy, target, other, split));
                 }
             };

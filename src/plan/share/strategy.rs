@@ -5,11 +5,13 @@ mod dedicated;
 mod memory_limit;
 mod mps;
 mod time_slicing;
+mod turns;
 
 pub use dedicated::Dedicated;
 pub use memory_limit::{MemoryLimitBy, NoCgroupLimit};
 pub use mps::Mps;
 pub use time_slicing::TimeSlicing;
+pub use turns::Turns;
 
 use super::guarantee::{Dimension, Grade};
 use super::{Need, Share, SplitDevice};
@@ -27,6 +29,8 @@ pub enum Method {
     TimeSlicing(TimeSlicing),
     /// CUDA's multi-process service.
     Mps(Mps),
+    /// Each holder has the whole device for a time.
+    Turns(Turns),
     /// The device stays whole, for one container at a time. Its one share is called `whole`.
     Dedicated(Dedicated),
 }
@@ -37,10 +41,13 @@ impl Method {
     /// # Errors
     /// Returns an error if the device lacks what the strategy or a setting of the policy needs.
     pub(super) fn new(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, split: &Split) -> Result<Self> {
+        if let Some(settings) = Turns::settings(split) {
+            return Ok(Method::Turns(Turns::new(policy, inventory, target, split, settings)?));
+        }
         Ok(match split.strategy {
             Strategy::TimeSlicing => Method::TimeSlicing(TimeSlicing::new(policy, target, split)?),
             Strategy::Mps => Method::Mps(Mps::new(policy, inventory, target, split)?),
-            Strategy::Dedicated => Method::Dedicated(Dedicated {}),
+            Strategy::Turns | Strategy::Dedicated => Method::Dedicated(Dedicated {}),
         })
     }
 
@@ -49,6 +56,7 @@ impl Method {
         match self {
             Method::TimeSlicing(_) => Strategy::TimeSlicing,
             Method::Mps(_) => Strategy::Mps,
+            Method::Turns(_) => Strategy::Turns,
             Method::Dedicated(_) => Strategy::Dedicated,
         }
     }
@@ -57,6 +65,7 @@ impl Method {
         match self {
             Method::TimeSlicing(rules) => rules,
             Method::Mps(rules) => rules,
+            Method::Turns(rules) => rules,
             Method::Dedicated(rules) => rules,
         }
     }
@@ -173,13 +182,14 @@ pub struct DirectoryInContainer {
 pub fn limits_set_by(promise: Promise) -> &'static [&'static str] {
     match promise {
         Promise::Mps { .. } => &mps::SET,
-        Promise::Turns { .. } | Promise::Whole => &[],
+        Promise::Slices { .. } | Promise::Turns { .. } | Promise::Whole => &[],
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::TurnSettings;
 
     fn methods() -> Vec<Method> {
         let mps = |exclusive_process, memory| {
@@ -194,11 +204,19 @@ mod tests {
             })
         };
         let by_mps = MemoryLimitBy::default();
-        let turns = Method::TimeSlicing(TimeSlicing {
+        let slices = Method::TimeSlicing(TimeSlicing {
             interval: Default::default(),
         });
+        let settings = TurnSettings {
+            holders: 4,
+            turn: TurnSettings::TURN,
+            idle: TurnSettings::IDLE,
+            host_memory: MemorySize::from_mib(65536),
+            assume_tested: false,
+        };
         vec![
-            turns,
+            slices,
+            Method::Turns(Turns { settings }),
             mps(true, by_mps),
             mps(false, by_mps),
             mps(true, MemoryLimitBy::Cgroup),
@@ -224,7 +242,8 @@ mod tests {
 
     #[test]
     fn between_shares_only_the_cgroups_memory_is_hard_and_not_measured() {
-        for method in methods().iter().filter(|method| !method.is_whole()) {
+        let has_neighbours = |method: &&Method| !method.is_whole() && method.strategy() != Strategy::Turns;
+        for method in methods().iter().filter(has_neighbours) {
             for dimension in Dimension::ALL.iter().copied() {
                 let rule = method.rules().guarantee(dimension, true);
                 let by_cgroup = matches!(method, Method::Mps(mps) if mps.memory == MemoryLimitBy::Cgroup);

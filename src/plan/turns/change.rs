@@ -125,6 +125,23 @@ impl Change {
             .unwrap_or(if goes_back { Step::GivenUp } else { Step::Done })
     }
 
+    /// Takes in that the processes of a lost claim have ended.
+    #[must_use]
+    pub fn ended(mut self, side: Side) -> Self {
+        match side {
+            Side::From => self.lost.from = false,
+            Side::To => self.lost.to = false,
+        }
+        self
+    }
+
+    /// Lets the one that was to give way be resident again: what the next one needs is not to be had.
+    #[must_use]
+    pub fn go_back(mut self) -> Self {
+        self.is_back = true;
+        self
+    }
+
     /// Takes in that a step failed.
     #[must_use]
     pub fn fail(mut self, step: Step) -> Self {

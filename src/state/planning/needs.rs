@@ -28,6 +28,7 @@ pub fn by_broker(split: &SplitDevice, needs: &[Need]) -> Option<String> {
         Need::MpsDaemon { pipe, .. } => format!("runs an MPS daemon in {pipe}"),
         Need::CgroupLimit => "limits the memory of the cgroup of each container".to_owned(),
         Need::TimeSlice { .. } => "sets the length of a turn".to_owned(),
+        Need::Turns { .. } => "gives the device to one holder after another".to_owned(),
     };
     let does: Vec<String> = needs.iter().map(does).collect();
     let has_work = split.method.is_managed() && !does.is_empty();
@@ -64,7 +65,7 @@ fn commands(need: &Need) -> Vec<String> {
             std::iter::once(start).chain(defaults).collect()
         }
         // The broker does these, also where the operator runs the MPS daemons.
-        Need::CgroupLimit | Need::TimeSlice { .. } => Vec::new(),
+        Need::CgroupLimit | Need::TimeSlice { .. } | Need::Turns { .. } => Vec::new(),
     }
 }
 

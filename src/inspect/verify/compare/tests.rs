@@ -163,7 +163,7 @@ fn an_instance_of_an_old_driver_is_the_one_that_is_there() {
 #[test]
 fn a_share_by_turns_and_a_container_without_a_claim_promise_nothing_of_size() {
     let turns = Promised {
-        promise: Some(Promise::Turns { turns: 1, of: 2 }),
+        promise: Some(Promise::Slices { slices: 1, of: 2 }),
         ..big()
     };
     let report = report(|device| {

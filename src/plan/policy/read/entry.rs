@@ -43,18 +43,7 @@ impl Around<'_> {
 pub(super) fn read_split(around: Around<'_>, entry: Placed<Entry>, warnings: &mut Vec<String>) -> Result<Split> {
     let Placed { place, value: entry } = entry;
     let whole = |what: &str| around.wrong(place, format!("an entry of resources: {what}"));
-    let Some(name) = entry.name else {
-        return Err(whole("name is missing").hint("write name: nvidia.com/gpu"));
-    };
-    let resource = match resource(&name.value) {
-        Some(Resource::Gpu) if around.mig_too => Resource::Every,
-        Some(resource) => resource,
-        None => {
-            return Err(around
-                .wrong(name.place, format!("name: \"{}\" is unknown", name.value))
-                .hint("write nvidia.com/gpu, or nvidia.com/mig-PROFILE for MIG devices of one profile"));
-        }
-    };
+    let (name, resource) = read_name(around, place, entry.name)?;
     let parts = match (entry.replicas, entry.shares) {
         // The largest number stands for every larger one.
         (Some(n), None) if (2..u32::MAX).contains(&n.value) => Parts::Equal(n.value),
@@ -90,8 +79,27 @@ pub(super) fn read_split(around: Around<'_>, entry: Placed<Entry>, warnings: &mu
     })
 }
 
+/// The name of an entry, and what it means.
+pub(super) fn read_name(
+    around: Around<'_>,
+    place: Place,
+    name: Option<Placed<String>>,
+) -> Result<(Placed<String>, Resource)> {
+    let Some(name) = name else {
+        let error = around.wrong(place, "an entry of resources: name is missing");
+        return Err(error.hint("write name: nvidia.com/gpu"));
+    };
+    match resource(&name.value) {
+        Some(Resource::Gpu) if around.mig_too => Ok((name, Resource::Every)),
+        Some(resource) => Ok((name, resource)),
+        None => Err(around
+            .wrong(name.place, format!("name: \"{}\" is unknown", name.value))
+            .hint("write nvidia.com/gpu, or nvidia.com/mig-PROFILE for MIG devices of one profile")),
+    }
+}
+
 /// The kind under which the shares of an entry are offered.
-fn kind(around: Around<'_>, name: &Placed<String>, rename: Option<&Placed<String>>) -> Result<CdiKind> {
+pub(super) fn kind(around: Around<'_>, name: &Placed<String>, rename: Option<&Placed<String>>) -> Result<CdiKind> {
     let text = match rename {
         Some(rename) if rename.value.contains('/') => rename.value.clone(),
         Some(rename) => format!("nvidia.com/{}", rename.value),
@@ -166,7 +174,7 @@ fn read_shares(
         }
         let has_priority = match around.strategy {
             Strategy::Mps => true,
-            Strategy::TimeSlicing | Strategy::Dedicated => false,
+            Strategy::TimeSlicing | Strategy::Turns | Strategy::Dedicated => false,
         };
         if !has_priority && share.priority.is_some() {
             let (place, name) = (place.of(around.file), &name.value);

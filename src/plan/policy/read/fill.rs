@@ -53,7 +53,7 @@ impl de::Error for Wrong {
 const PLACED: &str = "Placed";
 
 /// Sections that are absent if they are empty: `mps: {}` is the same as `mps:`.
-const SECTIONS: [&str; 3] = ["mps", "timeSlicing", "dedicated"];
+const SECTIONS: [&str; 4] = ["mps", "timeSlicing", "turns", "dedicated"];
 
 /// Sections of NVIDIA's device plugin and of Kubernetes, in which unknown keys are skipped. [`super::parse_key`] warns
 /// of those of the policy.

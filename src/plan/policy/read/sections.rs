@@ -14,7 +14,7 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor
 use std::fmt;
 use std::str::FromStr;
 use tranche_core::types::{
-    CdiKind, DeviceSelector, HostPath, Interval, Overcommit, Percent, ResourceName, ShareName, WaitTime,
+    CdiKind, DeviceSelector, HostPath, Interval, MemorySize, Overcommit, Percent, ResourceName, ShareName, WaitTime,
 };
 use tranche_protocol::PodPlacement;
 
@@ -82,6 +82,7 @@ pub(super) struct PluginFlags {
 pub(super) struct SharingSection {
     pub(super) mps: Option<Placed<MpsSection>>,
     pub(super) time_slicing: Option<Placed<TimeSlicingSection>>,
+    pub(super) turns: Option<Placed<TurnsSection>>,
     pub(super) dedicated: Option<Placed<DedicatedSection>>,
     #[serde(default)]
     pub(super) whole_device: WholeDevice,
@@ -159,6 +160,30 @@ pub(super) struct TimeSlicingSection {
     #[serde(default)]
     pub(super) fail_requests_greater_than_one: bool,
     pub(super) resources: Option<Placed<Vec<Placed<Entry>>>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "sharing.turns", rename_all = "camelCase")]
+pub(super) struct TurnsSection {
+    #[serde(default)]
+    pub(super) assume_tested: bool,
+    #[serde(default)]
+    pub(super) rename_by_default: bool,
+    pub(super) resources: Option<Placed<Vec<Placed<TurnsEntry>>>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "an entry of resources", rename_all = "camelCase")]
+pub(super) struct TurnsEntry {
+    pub(super) name: Option<Placed<String>>,
+    pub(super) rename: Option<Placed<String>>,
+    #[serde(default)]
+    pub(super) devices: DeviceSet,
+    pub(super) holders: Option<u32>,
+    pub(super) turn: Option<WaitTime>,
+    pub(super) idle: Option<WaitTime>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub(super) host_memory: Option<MemorySize>,
 }
 
 #[derive(serde::Deserialize)]

@@ -2,6 +2,7 @@
 
 use super::entry::{Around, read_split};
 use super::sections::{DedicatedSection, Entry, MpsPipe, SharingSection};
+use super::turns;
 use crate::policy::{MOST_NAMED, MpsSettings, Parts, Placed, Policy, ReplicaNames, Split, Strategy};
 use tranche_core::error::Result;
 use tranche_core::types::Place;
@@ -60,22 +61,27 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         let around = around(Strategy::Mps, mps.rename_by_default, mps.fail_requests_greater_than_one);
         read_resources(around, place, "sharing.mps", mps.resources, &mut policy, warnings)?;
     }
-    if let Some(Placed { place, value: turns }) = sharing.time_slicing {
-        policy.interval = turns.interval;
-        let (rename, fail) = (turns.rename_by_default, turns.fail_requests_greater_than_one);
+    if let Some(Placed { place, value: slicing }) = sharing.time_slicing {
+        policy.interval = slicing.interval;
+        let (rename, fail) = (slicing.rename_by_default, slicing.fail_requests_greater_than_one);
         let around = around(Strategy::TimeSlicing, rename, fail);
         read_resources(
             around,
             place,
             "sharing.timeSlicing",
-            turns.resources,
+            slicing.resources,
             &mut policy,
             warnings,
         )?;
     }
+    if let Some(Placed { place, value: section }) = sharing.turns {
+        // A claim is a place among the holders, so that a second one of the same device gives nothing.
+        let around = around(Strategy::Turns, section.rename_by_default, true);
+        turns::read(around, place, section, &mut policy, warnings)?;
+    }
     let counts = policy.splits.iter().filter_map(|split| match split.parts {
         Parts::Equal(count) => usize::try_from(count).ok(),
-        Parts::Named(_) | Parts::Whole => None,
+        Parts::Turns(_) | Parts::Named(_) | Parts::Whole => None,
     });
     if policy.names == ReplicaNames::Each && counts.into_iter().any(|count| count > MOST_NAMED) {
         warnings.push(format!(
@@ -106,17 +112,30 @@ fn read_resources(
     policy: &mut Policy,
     warnings: &mut Vec<String>,
 ) -> Result<()> {
+    for entry in entries(around, place, section, resources)? {
+        policy.splits.push(read_split(around, entry, warnings)?);
+    }
+    Ok(())
+}
+
+/// The entries of the section of a strategy.
+///
+/// # Errors
+/// Returns a usage error if it has no entry.
+pub(super) fn entries<T>(
+    around: Around<'_>,
+    place: Place,
+    section: &str,
+    resources: Option<Placed<Vec<T>>>,
+) -> Result<Vec<T>> {
     const HINT: &str = "say which devices are shared, or remove the section";
     let Some(resources) = resources else {
         return Err(around
             .wrong(place, format!("{section}: resources is missing"))
             .hint(HINT));
     };
-    if resources.value.is_empty() {
-        return Err(around.wrong(resources.place, "resources is empty").hint(HINT));
+    match resources.value.is_empty() {
+        true => Err(around.wrong(resources.place, "resources is empty").hint(HINT)),
+        false => Ok(resources.value),
     }
-    for entry in resources.value {
-        policy.splits.push(read_split(around, entry, warnings)?);
-    }
-    Ok(())
 }

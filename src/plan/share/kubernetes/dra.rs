@@ -271,8 +271,9 @@ fn amount<'a>(split: &'a SplitDevice, allocated: &AllocatedDevice) -> Result<Dra
     let whole = split.promise(replica);
     let promise = match whole {
         Promise::Whole => Promise::Whole,
-        Promise::Turns { of, .. } => Promise::Turns {
-            turns: allocated.shares.unwrap_or(1).max(1),
+        Promise::Turns { holders } => Promise::Turns { holders },
+        Promise::Slices { of, .. } => Promise::Slices {
+            slices: allocated.shares.unwrap_or(1).max(1),
             of,
         },
         Promise::Mps { memory, compute } => Promise::Mps {

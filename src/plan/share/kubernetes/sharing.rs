@@ -46,7 +46,7 @@ pub fn dra_limits(device: &AllocatedDevice, part: &DraPart<'_>) -> Result<Promis
         None => Ok(part.promise),
         Some(ClaimSharing::TimeSlicing { interval }) => {
             // The containers of one claim run in turn on a device that nobody else has.
-            if strategy == Strategy::Mps {
+            if matches!(strategy, Strategy::Mps | Strategy::Turns) {
                 return Err(refused(device, strategy, "TimeSlicing"));
             }
             check_interval(device, part.split, *interval)?;
@@ -60,7 +60,7 @@ pub fn dra_limits(device: &AllocatedDevice, part: &DraPart<'_>) -> Result<Promis
                 memory: lower(memory, *pinned_memory),
                 compute: lower(compute, *active_thread_percentage),
             }),
-            Promise::Whole | Promise::Turns { .. } => Err(refused(device, strategy, "MPS")),
+            Promise::Whole | Promise::Slices { .. } | Promise::Turns { .. } => Err(refused(device, strategy, "MPS")),
         },
     }
 }
@@ -98,6 +98,7 @@ fn refused(device: &AllocatedDevice, strategy: Strategy, asked: &str) -> Error {
         Strategy::Dedicated => "is not shared",
         Strategy::TimeSlicing => "is shared by time-slicing",
         Strategy::Mps => "is shared by MPS",
+        Strategy::Turns => "is shared by turns",
     };
     let what = format!("{how} under the policy of this node, and the claim's configuration says {asked}");
     Error::failed(format!("device {}", device.device), what)

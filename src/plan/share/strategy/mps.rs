@@ -108,7 +108,7 @@ fn refuse_missing(policy: &Policy, target: HostDevice<'_>, split: &Split, driver
     let has_memory = match &split.parts {
         Parts::Equal(_) => true,
         Parts::Named(shares) => shares.iter().any(|share| share.memory.is_some()),
-        Parts::Whole => false,
+        Parts::Turns(_) | Parts::Whole => false,
     };
     if has_memory && version.memory_limits == MemoryLimits::None {
         let what = format!("MPS of driver {major} has no limits of memory, so a share's memory would not be limited");

@@ -47,8 +47,8 @@ impl Rules for TimeSlicing {
     }
 
     fn promise(&self, device: &SplitDevice, _: &Share) -> Promise {
-        Promise::Turns {
-            turns: 1,
+        Promise::Slices {
+            slices: 1,
             of: u32::try_from(device.shares.len()).unwrap_or(u32::MAX),
         }
     }

@@ -69,7 +69,7 @@ fn turns_of_two_policies_fit_together_exactly() {
         matches!(
             refused,
             Refused::Misfit {
-                misfit: Misfit::Turns,
+                misfit: Misfit::Slices,
                 ..
             }
         ),

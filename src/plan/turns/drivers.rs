@@ -1,0 +1,74 @@
+//! Which drivers can suspend the work of a container and resume it, as data with sources.
+
+use crate::inventory::{Arch, Driver};
+
+/// A branch of the driver, and what it adds for turns.
+struct Branch {
+    major: u32,
+    adds: &'static str,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the reader; a test requires one of each row")
+    )]
+    source: &'static str,
+}
+
+/// What is needed, the oldest first.
+const NEEDED: [Branch; 2] = [
+    Branch {
+        major: 570,
+        adds: "functions that suspend a process",
+        source: "NVIDIA's cuda-checkpoint README and CUDA's driver API 12.8, \"CUDA checkpointing\"",
+    },
+    Branch {
+        major: 580,
+        adds: "suspending a process that sees only some of the GPUs",
+        source: "NVIDIA's cuda-checkpoint README, \"partial passthrough\"",
+    },
+];
+
+/// What a machine with processors of ARM needs.
+const ON_ARM: Branch = Branch {
+    major: 595,
+    adds: "suspending a process on ARM",
+    source: "NVIDIA/cuda-checkpoint#51, nvcf#730",
+};
+
+/// What `driver` lacks for turns on a machine of this kind, in words; `None` if it lacks nothing that is known.
+pub fn lacks(driver: &Driver, arch: Arch) -> Option<String> {
+    let major = driver.version.major();
+    let on_arm = (arch == Arch::Aarch64).then_some(&ON_ARM);
+    let missing = NEEDED.iter().chain(on_arm).find(|branch| major < branch.major)?;
+    Some(format!(
+        "driver {} lacks {}, which needs driver {}",
+        driver.version.as_str(),
+        missing.adds,
+        missing.major
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_thing_that_is_missing_is_named() {
+        let of = |version: &str, arch| {
+            let driver = Driver {
+                version: version.parse().unwrap(),
+                cuda: None,
+                limits_cgroups: false,
+                library_dirs: Vec::new(),
+                files: Vec::new(),
+            };
+            lacks(&driver, arch)
+        };
+        let lacks = |version, arch| of(version, arch).unwrap_or_default();
+        assert!(lacks("535.261.03", Arch::X86_64).ends_with("which needs driver 570"));
+        assert!(lacks("575.57.08", Arch::X86_64).contains("only some of the GPUs, which needs driver 580"));
+        assert_eq!(of("580.95.05", Arch::X86_64), None);
+        assert!(lacks("580.95.05", Arch::Aarch64).ends_with("on ARM, which needs driver 595"));
+        assert_eq!(of("595.71.05", Arch::Aarch64), None);
+        assert!(NEEDED.iter().chain([&ON_ARM]).all(|branch| !branch.source.is_empty()));
+    }
+}
