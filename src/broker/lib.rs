@@ -9,6 +9,7 @@
 //! | [`peer`] | who is at the other end of a local socket |
 //! | [`control`] | what changes a GPU or an MPS daemon, so that the machine agrees with the ledger |
 //! | [`mig`] | layouts of MIG: what there is, changes, and what a killed process left |
+//! | [`turns`] | gives a device to one holder after another |
 //! | [`serve`] | the broker: answers requests of hooks and users |
 //! | [`verbs`] | the verbs about claims, for root and for users |
 //! | [`run`](mod@run) | runs a program in a share, without a container |
@@ -25,6 +26,7 @@ pub mod peer;
 pub mod run;
 pub mod serve;
 pub mod sys;
+pub mod turns;
 pub mod verbs;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub use clocks::{GpuClocks, Slowed};
 pub use machine::{MachineAnswer, MachineQuestion, NvmlFailure};
 pub use question::Question;
 pub use turns::{CudaResult, TURNS, TurnsAnswer, TurnsFailure, TurnsLine, TurnsQuestion};
-pub use usage::{GpuUsage, MemoryUsage, MigUsage, ProcessKind, ProcessUsage};
+pub use usage::{GpuMemory, GpuUsage, MemoryUsage, MigUsage, ProcessKind, ProcessUsage};
 
 /// The name of the program.
 pub const PROGRAM: &str = "tranche-driver";

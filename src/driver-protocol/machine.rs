@@ -1,6 +1,7 @@
 //! Questions about single GPUs and changes of them, for the broker.
 
 use crate::clocks::GpuClocks;
+use crate::usage::GpuMemory;
 use serde::{Deserialize, Serialize};
 use tranche_core::types::{GpuIndex, GpuUuid};
 use tranche_plan::idle::GpuWork;
@@ -21,6 +22,8 @@ pub enum MachineQuestion {
     FreeCgroup(GpuUuid, String),
     /// The processes that compute on a GPU.
     Processes(GpuUuid),
+    /// The memory of a GPU, and what each process that computes there has of it.
+    Memory(GpuUuid),
     /// Who worked lately on each of these GPUs.
     Work(Vec<GpuUuid>),
     /// How fast a GPU runs now, and what slows it down.
@@ -43,6 +46,8 @@ pub enum MachineAnswer {
     ComputeMode(ComputeMode),
     /// The processes that compute on a GPU, by their numbers in the pid namespace of the program.
     Processes(Vec<u32>),
+    /// The memory of a GPU.
+    Memory(GpuMemory),
     /// For each GPU that was asked about, who worked, or why that is unknown.
     Work(Vec<Result<GpuWork, String>>),
     /// How fast a GPU runs.

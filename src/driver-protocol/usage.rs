@@ -1,7 +1,7 @@
 //! What the GPUs of a host do now.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tranche_plan::inventory::ComputeMode;
 
 /// What a GPU does now. A field is `None` if the GPU or its driver does not report it.
@@ -35,6 +35,17 @@ pub struct MemoryUsage {
     pub total: u64,
     /// What is allocated.
     pub used: u64,
+}
+
+/// The memory of a GPU, and who has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuMemory {
+    /// All of it, in bytes.
+    pub total: u64,
+    /// What is allocated, in bytes.
+    pub used: u64,
+    /// What each process that computes has of it, in bytes; `None` where the driver does not say it.
+    pub processes: BTreeMap<u32, Option<u64>>,
 }
 
 /// What a MIG device does now.

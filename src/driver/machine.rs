@@ -2,7 +2,7 @@
 
 use crate::convert::{compute_mode, meaning};
 use crate::sys::nvml::{CgroupLimits, ProcessList, processes};
-use crate::{clocks, mig, work};
+use crate::{clocks, mig, usage, work};
 use nvml_wrapper::enum_wrappers::device as wrapper;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
@@ -34,6 +34,7 @@ fn ask(nvml: &Nvml, question: &MachineQuestion) -> Result<MachineAnswer, NvmlErr
                 processes.iter().map(|process| process.pid).collect(),
             ))
         }
+        MachineQuestion::Memory(gpu) => usage::memory_of(&device(nvml, gpu)?).map(MachineAnswer::Memory),
         MachineQuestion::Work(gpus) => {
             let of = |gpu| match device(nvml, gpu) {
                 Ok(device) => work::of(&device),

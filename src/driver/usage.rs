@@ -10,7 +10,7 @@ use nvml_wrapper_sys::bindings as ffi;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tranche_driver_protocol::{
-    GpuUsage, Line, MAX_GPUS, MAX_MIG_DEVICES, MemoryUsage, MigUsage, NvmlStep, ProcessKind, ProcessUsage,
+    GpuMemory, GpuUsage, Line, MAX_GPUS, MAX_MIG_DEVICES, MemoryUsage, MigUsage, NvmlStep, ProcessKind, ProcessUsage,
 };
 
 /// Over how long the utilisation of a process is looked up. The driver keeps one sample of each process for each sixth
@@ -95,6 +95,21 @@ fn memory(device: &Device<'_>) -> Result<MemoryUsage, NvmlError> {
         Err(e) => return Err(e),
     };
     Ok(MemoryUsage { total, used })
+}
+
+/// The memory of a GPU, and what each process that computes there has of it.
+pub(crate) fn memory_of(device: &Device<'_>) -> Result<GpuMemory, NvmlError> {
+    let MemoryUsage { total, used } = memory(device)?;
+    let processes = nvml::processes(device, ProcessList::Compute)?;
+    let known = |memory: u64| Some(memory).filter(|memory| *memory != u64::MAX);
+    Ok(GpuMemory {
+        total,
+        used,
+        processes: processes
+            .iter()
+            .map(|process| (process.pid, known(process.usedGpuMemory)))
+            .collect(),
+    })
 }
 
 /// The processes on a GPU and its MIG devices. A process is in several lists if it uses the GPU in several ways.

@@ -10,7 +10,7 @@ pub mod not_ended;
 pub mod root_only;
 pub mod user_wait;
 
-pub use claim::{ClaimNames, Held, HeldContainer, HeldIdle, HeldProcess, HeldTooLong, HeldUsage};
+pub use claim::{ClaimNames, Held, HeldContainer, HeldIdle, HeldProcess, HeldTooLong, HeldTurn, HeldUsage};
 
 use containers::ContainerNames;
 use names::DeviceNames;

@@ -23,6 +23,7 @@
 //! | [`device`] | what is held and free of a device that is handed out with a claim |
 //! | [`metrics`] | what collectors read: the metrics, their names and their text |
 //! | [`public_status`] | `status.json`: what every user may know of the shares |
+//! | [`turns`] | who has a device that is given by turns, and the change that is being made |
 //! | [`restore_failures`] | layouts of MIG that the last boot could not make |
 
 pub mod access;
@@ -46,6 +47,7 @@ pub mod replace;
 pub mod restore_failures;
 pub mod state_file;
 pub mod stop;
+pub mod turns;
 
 #[cfg(test)]
 use tranche_test_support::programs;

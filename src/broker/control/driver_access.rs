@@ -2,17 +2,20 @@
 
 use super::devices::ControlOptions;
 use super::nvml::Nvml;
-use super::target::{library, program};
+use super::target::{in_root, library, program};
 use crate::facts::Facts;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tranche_core::error::{Error, Result};
+use tranche_plan::inventory::LIBCUDA;
 
 /// How the driver is asked, and how its GPUs are changed.
 #[derive(Debug, Clone)]
 pub struct DriverAccess {
     /// The driver's library.
     pub nvml: Nvml,
+    /// The library of CUDA, if it was found.
+    pub cuda: Option<PathBuf>,
     /// The driver's program that resets a GPU, if it was found.
     pub nvidia_smi: Option<PathBuf>,
     /// systemd's program, where systemd runs.
@@ -34,6 +37,9 @@ impl DriverAccess {
                 library,
                 patience: options.nvml_patience,
             },
+            cuda: driver
+                .and_then(|driver| driver.library(LIBCUDA))
+                .map(|file| in_root(&options.root, &file.host)),
             nvidia_smi: program(driver, &options.root, "nvidia-smi"),
             systemctl: options.systemctl.clone(),
         })

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tranche_core::types::{GpuIndex, GpuUuid};
-use tranche_driver_protocol::{GpuClocks, MachineAnswer, MachineQuestion};
+use tranche_driver_protocol::{GpuClocks, GpuMemory, MachineAnswer, MachineQuestion};
 use tranche_plan::idle::GpuWork;
 use tranche_plan::inventory::ComputeMode;
 use tranche_plan::mig::{MigChange, MigGpu, PciModel};
@@ -57,6 +57,17 @@ impl Nvml {
     pub fn processes(&self, gpu: &GpuUuid) -> Result<Vec<u32>, NvmlFailure> {
         match self.ask(&MachineQuestion::Processes(gpu.clone()))? {
             MachineAnswer::Processes(pids) => Ok(pids),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The memory of a GPU, and what each process that computes there has of it.
+    ///
+    /// # Errors
+    /// Returns why NVML did not say it.
+    pub fn memory(&self, gpu: &GpuUuid) -> Result<GpuMemory, NvmlFailure> {
+        match self.ask(&MachineQuestion::Memory(gpu.clone()))? {
+            MachineAnswer::Memory(memory) => Ok(memory),
             other => Err(unexpected(&other)),
         }
     }

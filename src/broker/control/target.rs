@@ -103,6 +103,8 @@ impl ControlTarget {
                 Need::MpsDaemon { pipe, .. } => target.pipe = pipe.as_path().to_owned(),
                 Need::CgroupLimit => target.limits_cgroups = true,
                 Need::TimeSlice { interval, .. } => target.interval = interval,
+                // The thread of turns does it.
+                Need::Turns { .. } => {}
             }
         }
         if let Method::Mps(mps) = &split.method {
@@ -160,7 +162,7 @@ fn instance(device: Device) -> String {
 }
 
 /// A file of the driver in `root`, the directory that has the host's files.
-fn in_root(root: &Path, file: &HostPath) -> PathBuf {
+pub(super) fn in_root(root: &Path, file: &HostPath) -> PathBuf {
     root.join(file.as_str().trim_start_matches('/'))
 }
 

@@ -2,10 +2,14 @@
 //! and programs depend on them.
 
 use super::{container_id, container_text, or_dash};
+use crate::turns::TurnRecord;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
+use tranche_core::error::Result;
 use tranche_core::ledger::{Claim, ClaimState, HeldPart, Holder, KubernetesObject, PodName, Strategy};
 use tranche_core::text::some;
 use tranche_core::types::{DeviceKey, MemorySize, Percent};
+use tranche_plan::hold;
 
 /// A claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +59,9 @@ pub struct Held {
     /// For how long it has done nothing, where the policy limits that; `null` elsewhere, and where nobody has looked.
     #[serde(default)]
     pub idle: Option<HeldIdle>,
+    /// Whether it has the device now, where holders have it by turns; `null` elsewhere, and while nobody uses it.
+    #[serde(default)]
+    pub turn: Option<HeldTurn>,
     /// Why the broker cannot end its holder, as the policy wants it; `null` if it can, or if it does not want to.
     #[serde(default)]
     pub cannot_be_ended: Option<String>,
@@ -73,6 +80,56 @@ pub struct Held {
     /// Whether its processes can be told from others here.
     #[serde(skip)]
     pub can_be_seen: bool,
+}
+
+/// Whether a claim has a device that its holders have by turns. Each time is in seconds since boot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldTurn {
+    /// Whether it can use the device.
+    pub is_resident: bool,
+    /// Since when it has been so.
+    pub since: u64,
+    /// Since when it has wanted the device; `null` if it does not, and while it has it.
+    pub wants_since: Option<u64>,
+    /// Whether a person has suspended it.
+    pub is_put_aside: bool,
+    /// Its memory that is in that of the machine.
+    pub host_memory_mib: u64,
+    /// Why the last change of the device failed; `null` after one that did not.
+    pub trouble: Option<String>,
+}
+
+impl HeldTurn {
+    /// That of `claim`, as the broker has recorded it.
+    ///
+    /// # Errors
+    /// Returns an error if the record cannot be used.
+    pub fn of(claim: &Claim, state_dir: &Path) -> Result<Option<Self>> {
+        if claim.part.strategy() != Strategy::Turns {
+            return Ok(None);
+        }
+        let record = TurnRecord::read(state_dir, &claim.device)?;
+        let key = hold::key(claim);
+        let is_resident = record.resident.as_ref() == Some(&key);
+        Ok(record.holders.get(&key).map(|holder| Self {
+            is_resident,
+            since: holder.since,
+            wants_since: holder.wants_since,
+            is_put_aside: holder.is_put_aside,
+            host_memory_mib: if is_resident { 0 } else { holder.bytes >> 20 },
+            trouble: record.trouble.clone(),
+        }))
+    }
+
+    /// In a few words: `has it`, `wants it`, `suspended`.
+    pub fn state(&self) -> &'static str {
+        match (self.is_resident, self.is_put_aside, self.wants_since) {
+            (true, ..) => "has the device",
+            (_, true, _) => "suspended",
+            (.., Some(_)) => "waits for its turn",
+            (.., None) => "away",
+        }
+    }
 }
 
 /// A claim that its user has held for too long.
@@ -185,6 +242,7 @@ impl Held {
             seconds_left: claim.until.map(|until| until.saturating_sub(uptime)),
             too_long: None,
             idle: None,
+            turn: None,
             cannot_be_ended: None,
             once: claim.once,
             for_root: claim.for_root,

@@ -59,6 +59,11 @@ impl ResidentDriver {
         }
     }
 
+    /// The program; `None`: that of this installation.
+    pub fn program(&self) -> Option<&Path> {
+        self.program.as_deref()
+    }
+
     /// Asks the library at `library`, which may be silent for `patience`.
     ///
     /// # Errors

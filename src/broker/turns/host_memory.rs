@@ -1,0 +1,94 @@
+//! Whether the memory of suspended work fits into the memory of the machine and of its container. What the driver
+//! copies there belongs to the suspended process, so the limit of its cgroup counts it.
+
+use std::fs;
+use std::path::Path;
+
+/// What is left to the machine besides, in bytes.
+const RESERVE: u64 = 256 << 20;
+
+/// Why `bytes` more do not fit; `None` if they do, and where the kernel says nothing. `cgroups` are the containers of
+/// the work, each with a process of it.
+pub(super) fn lacks<'c>(bytes: u64, cgroups: impl Iterator<Item = (u32, &'c str)>) -> Option<String> {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    if let Some(available) = available(&meminfo)
+        && available < bytes.saturating_add(RESERVE)
+    {
+        return Some(format!(
+            "its {} MiB do not fit: the machine has {} MiB available",
+            bytes >> 20,
+            available >> 20
+        ));
+    }
+    cgroups.into_iter().find_map(|(pid, path)| {
+        let left = left_in(Path::new(path)).or_else(|| left_in(&memory_of(pid)?))?;
+        (left < bytes).then(|| {
+            let (bytes, left) = (bytes >> 20, left >> 20);
+            format!("its {bytes} MiB do not fit: the limit of memory of its container leaves {left} MiB")
+        })
+    })
+}
+
+/// `MemAvailable`, in bytes (proc_meminfo(5)).
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
+}
+
+/// What a cgroup may have more, in bytes; `None` without a limit.
+fn left_in(cgroup: &Path) -> Option<u64> {
+    let number = |name: &str| fs::read_to_string(cgroup.join(name)).ok()?.trim().parse::<u64>().ok();
+    let (limit, used) = match number("memory.max") {
+        Some(limit) => (limit, number("memory.current")?),
+        None => (number("memory.limit_in_bytes")?, number("memory.usage_in_bytes")?),
+    };
+    Some(limit.saturating_sub(used))
+}
+
+/// The cgroup of version 1 of a process that has the limit of memory.
+fn memory_of(pid: u32) -> Option<std::path::PathBuf> {
+    let lines = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = lines
+        .lines()
+        .find_map(|line| line.split_once(":memory:").map(|(_, path)| path))?;
+    Some(Path::new("/sys/fs/cgroup/memory").join(path.trim_start_matches('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_and_each_container_has_to_have_room() {
+        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
+        assert_eq!(available("MemTotal: 9 kB\n"), None);
+        let top = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(top.path().join(name), text).unwrap();
+        assert_eq!(left_in(top.path()), None);
+        for (limit, used) in [
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+            ("memory.max", "memory.current"),
+        ] {
+            write(limit, "1073741824\n");
+            write(used, "73741824\n");
+            assert_eq!(left_in(top.path()), Some(1_000_000_000));
+        }
+        write("memory.max", "max\n");
+        fs::remove_file(top.path().join("memory.limit_in_bytes")).unwrap();
+        assert_eq!(left_in(top.path()), None, "no limit");
+        write("memory.max", "1073741824\n");
+        let path = top.path().to_str().unwrap();
+        let refused = lacks(1_000_000_001, [(0, path)].into_iter()).unwrap();
+        assert_eq!(
+            refused,
+            "its 953 MiB do not fit: the limit of memory of its container leaves 953 MiB"
+        );
+        assert_eq!(lacks(1 << 20, [(0, path)].into_iter()), None);
+        assert!(lacks(1 << 60, std::iter::empty()).unwrap().contains("the machine has"));
+    }
+}

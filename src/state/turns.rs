@@ -1,0 +1,123 @@
+//! What is recorded of a device that its holders have by turns, for the next broker and for `tranche status`.
+
+use crate::state_file::{self, FileForm};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use tranche_core::error::Result;
+use tranche_core::process_identity::ProcessIdentity;
+use tranche_core::types::DeviceKey;
+use tranche_plan::turns::change::{Change, Lost};
+
+const FORM: FileForm = FileForm {
+    version: 1,
+    invalid: "is not valid",
+    hint: "end the holders of the device, and remove the file",
+};
+
+/// A claim, as [`tranche_plan::hold::key`] names it.
+pub type ClaimKey = String;
+
+/// A device whose holders have it by turns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnRecord {
+    version: u32,
+    /// Who can use the device.
+    pub resident: Option<ClaimKey>,
+    /// The change that is being made.
+    pub change: Option<ChangeRecord>,
+    /// All who hold it.
+    pub holders: BTreeMap<ClaimKey, HolderRecord>,
+    /// The process that suspends and resumes for this broker.
+    #[serde(default)]
+    pub driver: Option<ProcessIdentity>,
+    /// Why the last change failed; `None` after one that did not.
+    pub trouble: Option<String>,
+}
+
+/// One who holds it. Each time is in seconds since boot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderRecord {
+    /// Since when it has wanted the device.
+    pub wants_since: Option<u64>,
+    /// Whether a person has put it aside.
+    #[serde(default)]
+    pub is_put_aside: bool,
+    /// Since when it has been resident or away.
+    pub since: u64,
+    /// How much memory it had on the device when it was suspended, in bytes.
+    #[serde(default)]
+    pub bytes: u64,
+}
+
+/// A change.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeRecord {
+    /// Who gives way.
+    pub from: Option<ClaimKey>,
+    /// Who becomes resident.
+    pub to: Option<ClaimKey>,
+    is_back: bool,
+    lost_from: bool,
+    lost_to: bool,
+}
+
+impl ChangeRecord {
+    /// A change that begins.
+    pub fn new(from: Option<ClaimKey>, to: Option<ClaimKey>) -> Self {
+        Self {
+            from,
+            to,
+            ..Self::default()
+        }
+    }
+
+    /// How far it has come.
+    pub fn state(&self) -> Change {
+        Change {
+            is_back: self.is_back,
+            lost: Lost {
+                from: self.lost_from,
+                to: self.lost_to,
+            },
+        }
+    }
+
+    /// Takes in how far it has come.
+    pub fn set_state(&mut self, change: Change) {
+        self.is_back = change.is_back;
+        (self.lost_from, self.lost_to) = (change.lost.from, change.lost.to);
+    }
+}
+
+impl TurnRecord {
+    /// What was recorded of a device; nothing if it has no holder.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be used.
+    pub fn read(state_dir: &Path, device: &DeviceKey) -> Result<Self> {
+        let content = FORM.read(&path(state_dir, device), |content: &Self| content.version)?;
+        Ok(content.unwrap_or_default())
+    }
+
+    /// Records it; without a holder, the file is removed. Root alone can read it.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written.
+    pub fn write(&self, state_dir: &Path, device: &DeviceKey) -> Result<()> {
+        let path = path(state_dir, device);
+        if self.holders.is_empty() && self.change.is_none() {
+            return state_file::remove(&path);
+        }
+        let content = Self {
+            version: FORM.version,
+            ..self.clone()
+        };
+        state_file::write_private(&path, &content)
+    }
+}
+
+/// GPUs alone are given by turns, so that the key is a UUID or a PCI address.
+fn path(state_dir: &Path, device: &DeviceKey) -> PathBuf {
+    state_dir.join("turns").join(format!("{}.json", device.gpu()))
+}
