@@ -11,6 +11,7 @@
 //! | `later N` | lets a new thread launch a kernel after N ms | `later` |
 //! | `fork` | forks a child that only waits | `forked PID` |
 //! | `alloc N` | takes N more bytes | `allocated`, or `error CODE` |
+//! | `take N` | makes a context, takes N bytes and fills them | `taken`, or `error CODE` |
 //! | `open PATH` | opens a file | `opened`, or `error ERRNO` |
 //! | `many N` | waits N times for a stream | the nanoseconds of one call |
 //! | `busy` | begins a call that does not end | `busy` |
@@ -119,6 +120,14 @@ impl Cuda {
         if result == 0 { Ok(address) } else { Err(result) }
     }
 
+    /// Makes a context, and fills so many bytes.
+    fn take(self, bytes: usize) -> Result<u64, c_int> {
+        self.begin();
+        let address = self.allocate(bytes)?;
+        self.write(address, &(0..bytes).map(pattern).collect::<Vec<u8>>());
+        Ok(address)
+    }
+
     fn write(self, address: u64, bytes: &[u8]) {
         // SAFETY: the type is that of the function in cuda.h.
         let result = unsafe {
@@ -157,18 +166,16 @@ fn main() -> ExitCode {
     let init: unsafe extern "C" fn(c_uint) -> c_int = unsafe { std::mem::transmute(cuda.symbol("cuInit")) };
     // SAFETY: a call on a number.
     assert_eq!(unsafe { init(0) }, 0);
-    let bytes: usize = bytes.parse().expect("a number");
+    let mut bytes: usize = bytes.parse().expect("a number");
     let mut address = 0;
     if bytes > 0 {
-        cuda.begin();
-        address = match cuda.allocate(bytes) {
+        address = match cuda.take(bytes) {
             Ok(address) => address,
             Err(code) => {
                 say(&format!("error {code}"));
                 return ExitCode::FAILURE;
             }
         };
-        cuda.write(address, &(0..bytes).map(pattern).collect::<Vec<u8>>());
     }
     say(&format!("ready {}", std::process::id()));
     for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -196,6 +203,12 @@ fn main() -> ExitCode {
                 say("later");
             }
             "fork" => say(&format!("forked {}", fork())),
+            "take" => {
+                bytes = rest.parse().expect("a number");
+                let taken = cuda.take(bytes);
+                address = taken.unwrap_or_default();
+                say(&taken.map_or_else(|code| format!("error {code}"), |_| "taken".to_owned()));
+            }
             "alloc" => say(&match cuda.allocate(rest.parse().expect("a number")) {
                 Ok(_) => "allocated".to_owned(),
                 Err(code) => format!("error {code}"),

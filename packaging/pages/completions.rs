@@ -175,7 +175,7 @@ fn with_values(verb: &str, argument: &Arg) -> Arg {
             .collect(),
         ("inspect", "names") => vec![Names::WithKind.placeholder()],
         ("show", "name") | ("run", "claim") => vec![Names::Claims.placeholder()],
-        ("release", "what") => vec![Names::Held.placeholder()],
+        ("release" | "suspend" | "resume", "what") => vec![Names::Held.placeholder()],
         (_, "layouts") => vec![Names::Layouts.placeholder()],
         (_, "inventory") => vec![Names::Inventories.placeholder()],
         (_, "device_ids") => vec![Names::Devices.placeholder()],

@@ -30,6 +30,7 @@ mod socket;
 mod status;
 mod ticker;
 mod times;
+mod turns;
 
 pub use mig::change_without_broker;
 pub use socket::Socket;
@@ -174,7 +175,7 @@ pub fn serve(
         end.set_nonblocking(true).about("broker", "cannot change a socket")?;
     }
     let accounts = Accounts::new(options.accounts.clone());
-    let commands = Commands::new(options, control, host, &accounts, &wake);
+    let commands = Commands::new(options, control, host, &accounts, &wake)?;
     let door = Door {
         socket,
         stop,
@@ -196,6 +197,7 @@ pub fn serve(
         threads.spawn(|| note_all(commands.state_dir()));
         threads.spawn(|| mig::recover(&commands));
         threads.spawn(|| queue::run(&commands));
+        threads.spawn(|| turns::run(&commands));
         threads.spawn({
             let commands = &commands;
             move || hold::run(commands, &until)
@@ -219,6 +221,7 @@ pub fn serve(
             let _ = thread::Builder::new().spawn_scoped(threads, answer);
         });
         commands.queue.close();
+        commands.turns.close();
         drop(serving);
         let closed = wake.shutdown(Shutdown::Write).about("broker", "cannot end its watch");
         ended.and(closed)
@@ -312,6 +315,8 @@ impl Door<'_> {
                 None if Calendar::read(self.state_dir).is_ok_and(|calendar| !calendar.times.is_empty()) => idle,
                 // It closes nodes again when those who hold something have ended.
                 None if self.commands.nodes(&[]).has_openers() => idle,
+                // It gives devices to one holder after another.
+                None if self.commands.turns.has_holders() => idle,
                 // Instances that were made on demand are destroyed by this process.
                 None if OnDemandInstances::read(self.state_dir).is_ok_and(|all| all.made.is_empty()) => {
                     return Look::End;

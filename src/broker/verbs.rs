@@ -8,9 +8,11 @@ mod list;
 mod meant;
 pub(crate) mod refusal;
 mod release;
+mod turn;
 
 pub use calendar::{CalendarPlace, calendar, cancel_time, reserve_time};
 pub use caller::Caller;
 pub use create::{ClaimPlace, CreatedClaim, RootsTurn, Turn, create};
 pub use list::{ListedClaims, list};
 pub use release::{Released, UserClaims, WhatToRelease, release};
+pub use turn::turn_holder;

@@ -36,6 +36,7 @@ mod status;
 mod system;
 mod table;
 mod top;
+mod turn;
 mod usage;
 mod verify;
 mod window;
@@ -84,6 +85,8 @@ enum Verb {
     Claim(claim::Verb),
     Reserve(Box<reserve::Args>),
     Calendar(calendar::Args),
+    Suspend(turn::SuspendArgs),
+    Resume(turn::ResumeArgs),
     Status(status::Args),
     Doctor(doctor::Args),
     Drain(Box<drain::DrainArgs>),
@@ -216,6 +219,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Claim(verb) => claim::run(&verb),
         Verb::Reserve(args) => reserve::run(&args),
         Verb::Calendar(args) => calendar::run(&args),
+        Verb::Suspend(args) => turn::suspend(&args),
+        Verb::Resume(args) => turn::resume(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Drain(args) => drain::drain(&args),
         Verb::Undrain(args) => drain::undrain(&args),

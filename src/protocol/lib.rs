@@ -15,6 +15,7 @@ mod offer;
 mod own;
 mod placement;
 mod run;
+mod turns;
 
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -36,6 +37,7 @@ pub use offer::{Offer, OfferedParts, Offers, Taken};
 pub use own::{ListRequest, ReleaseRequest, StatusRequest};
 pub use placement::PodPlacement;
 pub use run::{RunAnswer, RunRequest};
+pub use turns::TurnRequest;
 
 use serde_json::Value;
 use std::fmt::Display;
@@ -89,6 +91,8 @@ commands! {
     Run(RunRequest),
     /// Release what the user holds.
     Release(ReleaseRequest),
+    /// Suspend the work of what the user holds by turns, or resume it.
+    Turn(TurnRequest),
     /// What the user holds.
     List(ListRequest),
     /// What the user holds, after status.json was brought up to date.
@@ -144,6 +148,7 @@ named! {
     "mps" = MpsRequest,
     "claim" = ClaimRequest,
     "run" = RunRequest,
+    "turn" = TurnRequest,
     "list" = ListRequest,
     "status" = StatusRequest,
     "reserve-time" = ReserveTimeRequest,

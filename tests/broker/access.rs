@@ -24,10 +24,10 @@ sharing:
 ";
 
 /// What the driver says once it was loaded with the option of `tranche system protect`.
-const PROTECTED: &str = "DeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\nModifyDeviceFiles: 0\n";
+pub(crate) const PROTECTED: &str = "DeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\nModifyDeviceFiles: 0\n";
 
-struct Bed {
-    scene: Scene,
+pub(crate) struct Bed {
+    pub(crate) scene: Scene,
 }
 
 impl Bed {
@@ -39,10 +39,21 @@ impl Bed {
     }
 
     fn without_broker(test: &str, policy: &str, params: &str) -> Option<Self> {
-        let scene = Scene::without_broker(&format!("access::{test}"))?;
-        let host = fake_host::build("t4x2-old-driver", &scene.at("host")).unwrap();
+        let of_host = |scene: &Scene| fake_host::build("t4x2-old-driver", &scene.at("host")).unwrap();
+        Self::on_host(&format!("access::{test}"), policy, params, of_host)
+    }
+
+    /// A machine without a broker, whose host is made by `build`.
+    pub(crate) fn on_host(
+        test: &str,
+        policy: &str,
+        params: &str,
+        build: impl FnOnce(&Scene) -> fake_host::Host,
+    ) -> Option<Self> {
+        let scene = Scene::without_broker(test)?;
+        let host = build(&scene);
         if let Some(missing) = host.not_made.first() {
-            skip::not_run(&format!("broker::access::{test}"), &missing.why);
+            skip::not_run(&format!("broker::{test}"), &missing.why);
             return None;
         }
         fs::write(scene.at("policy.yaml"), policy).unwrap();
@@ -50,7 +61,7 @@ impl Bed {
         Some(Self { scene })
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let broker = self
             .command(&["broker"], &["spec-dir=cdi"])
             .stderr(self.log())
@@ -64,7 +75,7 @@ impl Bed {
     }
 
     /// `tranche` with this host, its ledger and its policy.
-    fn command(&self, words: &[&str], more: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str], more: &[&str]) -> Command {
         let mut command = Command::new(self.scene.at("tranche"));
         command.args(words);
         let places = [
@@ -85,7 +96,7 @@ impl Bed {
         command
     }
 
-    fn log(&self) -> fs::File {
+    pub(crate) fn log(&self) -> fs::File {
         let log = self.scene.at("log");
         OpenOptions::new().create(true).append(true).open(log).unwrap()
     }

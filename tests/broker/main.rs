@@ -36,6 +36,7 @@ mod resource_claims;
 mod root_waits;
 mod scene;
 mod subordinate;
+mod turns;
 mod upgrade;
 mod users;
 mod waiting;

@@ -17,6 +17,16 @@ pub struct FakeTurns {
     directory: tempfile::TempDir,
 }
 
+/// Makes the `libcuda.so.1` of a host, at `library`, one that can suspend processes, which meet in `meeting`. The GPU
+/// has this UUID.
+pub fn install(library: &Path, meeting: &Path, gpu: &str, memory_mib: u64) {
+    fake_library::CUDA.install(library, &[]).unwrap();
+    fs::create_dir(meeting).unwrap();
+    let mut config = config(meeting, memory_mib, None);
+    config["gpus"][0]["uuid"] = gpu.into();
+    fs::write(library.with_file_name("cuda.json"), config.to_string()).unwrap();
+}
+
 /// Adds what the tests of turns share to a configuration of `fake-cuda`.
 fn config(meeting: &Path, memory_mib: u64, node: Option<&Path>) -> serde_json::Value {
     serde_json::json!({
@@ -89,6 +99,11 @@ pub struct TurnsClient {
 }
 
 impl TurnsClient {
+    /// Starts a program that uses this library and has no context yet.
+    pub fn without_context(library: &Path) -> Self {
+        Self::start(library, 0, None)
+    }
+
     fn start(library: &Path, bytes: u64, faults: Option<&str>) -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         let directory = BUILT.get_or_init(|| fake_library::build("fake-cuda-client").unwrap());

@@ -23,7 +23,7 @@ pub enum Content {
 }
 
 /// The files by their paths in the state directory; those below `kept` outlive a boot. A `*` is any part of a name.
-pub const STATE_FILES: [(&str, Content); 34] = [
+pub const STATE_FILES: [(&str, Content); 35] = [
     ("broker.lock", Content::Empty),
     ("refresh.lock", Content::Empty),
     ("nodes-closed", Content::Empty),
@@ -56,6 +56,7 @@ pub const STATE_FILES: [(&str, Content); 34] = [
     ("mig-on-demand.json", Content::Json),
     ("mig-restore.json", Content::Json),
     ("control/*.json", Content::Json),
+    ("turns/*.json", Content::Json),
     ("messages/*.jsonl", Content::Log),
     ("events/log*", Content::Log),
     ("events/keep", Content::Log),

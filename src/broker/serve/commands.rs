@@ -2,6 +2,7 @@
 
 use super::peer::BrokerClient;
 use super::queue::UserQueue;
+use super::turns::{self, TurnDesk};
 use super::{ServeOptions, entry, kubernetes, mig, on_demand, own, program, times};
 use crate::control::MachineControl;
 use crate::facts::{Facts, HostFacts};
@@ -16,6 +17,8 @@ use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result, line};
 use tranche_core::ledger::InitProcess;
 use tranche_core::ledger::process::Machine;
+use tranche_core::types::DeviceKey;
+use tranche_plan::share::Method;
 use tranche_protocol::{
     CalendarRequest, DraDevicesRequest, GiveUpRequest, ListRequest, MigRestoreRequest, MpsRequest, OffersRequest,
     PolicyRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
@@ -48,6 +51,8 @@ pub(super) struct Commands<'a> {
     pub(super) queue: UserQueue,
     /// What was found last of the GPUs on which instances are made for resource claims.
     pub(super) divided: Mutex<Option<kubernetes::DividedGpus>>,
+    /// Devices that their holders have by turns.
+    pub(super) turns: TurnDesk,
 }
 
 impl<'a> Commands<'a> {
@@ -57,8 +62,8 @@ impl<'a> Commands<'a> {
         host: &'a dyn HostFacts,
         accounts: &'a Accounts,
         wake: &'a UnixStream,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
             options,
             control,
             host,
@@ -71,7 +76,8 @@ impl<'a> Commands<'a> {
             reading: Mutex::new(()),
             queue: UserQueue::default(),
             divided: Mutex::new(None),
-        }
+            turns: TurnDesk::new()?,
+        })
     }
 
     /// Does what `peer` asks for, if this user may ask for it. Returns the value of `ok` in the answer.
@@ -82,7 +88,7 @@ impl<'a> Commands<'a> {
         match request {
             Request::Prepare(PrepareRequest { device }) => {
                 owner_alone(peer, "prepare")?;
-                let prepared = self.control.prepare(&device);
+                let prepared = self.make_ready(&device);
                 self.wake();
                 prepared.map(|()| json!({}))
             }
@@ -100,6 +106,7 @@ impl<'a> Commands<'a> {
             Request::Claim(request) => self.opened(own::claim(self, peer, client, request)),
             Request::Run(request) => self.opened(program::run(self, peer, client, &request)),
             Request::Release(ReleaseRequest { what, force }) => own::release(self, peer, &what, force),
+            Request::Turn(request) => turns::put_aside(self, peer, &request),
             Request::List(ListRequest {}) => own::list(self, peer),
             Request::Status(StatusRequest {}) => {
                 self.write_status()?;
@@ -150,6 +157,22 @@ impl<'a> Commands<'a> {
                 self.wake();
                 serde_json::to_value(made).about("broker", "cannot write its answer")
             }
+        }
+    }
+
+    /// Makes `device` ready for all claims that the ledger has on it.
+    ///
+    /// # Errors
+    /// Returns why the claims cannot be served.
+    pub(super) fn make_ready(&self, device: &DeviceKey) -> Result<()> {
+        let facts = self.facts();
+        let split = facts
+            .iter()
+            .flat_map(|facts| &facts.plan.devices)
+            .find(|split| split.key == *device);
+        match split.map(|split| &split.method) {
+            Some(Method::Turns(turns)) => self.turns.make_ready(device, turns.settings),
+            Some(Method::TimeSlicing(_) | Method::Mps(_) | Method::Dedicated(_)) | None => self.control.prepare(device),
         }
     }
 

@@ -98,7 +98,7 @@ pub(super) fn enter(
         }
     })?;
     if split.method.is_managed()
-        && let Err(error) = commands.control.prepare(&split.key)
+        && let Err(error) = commands.make_ready(&split.key)
     {
         claims.release_failed_start(&holder, &split.key)?;
         return Err(error);

@@ -37,6 +37,7 @@ pub(super) fn change<T: Serialize>(
     work: impl FnOnce(&MigHost<'_>) -> Result<T>,
 ) -> Result<Value> {
     let _one = lock(&commands.mig);
+    commands.turns.let_go();
     let answer = work(&commands.mig_host())?;
     serde_json::to_value(answer).about("broker", "cannot write its answer")
 }

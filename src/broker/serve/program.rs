@@ -128,7 +128,7 @@ fn enter(
         .make(&claims.lock()?, None);
     entered.map_err(|refused| entry_refused(claim.uid, label, refused.error, &[]))?;
     if split.method.is_managed()
-        && let Err(error) = commands.control.prepare(&split.key)
+        && let Err(error) = commands.make_ready(&split.key)
     {
         return Err(match claims.release(holder, Some(&split.key), None) {
             Ok(_) => error,

@@ -7,7 +7,7 @@ use tranche_core::error::{Error, Result};
 use tranche_plan::policy::UserPolicy;
 use tranche_state::accounts::Accounts;
 use tranche_state::held::names::DeviceNames;
-use tranche_state::held::{Held, idleness, not_ended};
+use tranche_state::held::{Held, HeldTurn, idleness, not_ended};
 use tranche_state::hold::TimeLimits;
 
 /// What is held.
@@ -47,10 +47,11 @@ pub fn list(
     let seen = seen.map(|claim| {
         let mut held = view.held(claim);
         limits.show(&mut held, claim, &idleness, &not_ended);
-        held
+        held.turn = HeldTurn::of(claim, state_dir)?;
+        Ok(held)
     });
     Ok(ListedClaims {
-        claims: seen.collect(),
+        claims: seen.collect::<Result<_>>()?,
         unreadable: books.damaged.into_iter().map(|book| book.error).collect(),
     })
 }

@@ -15,7 +15,7 @@ use tranche_plan::host_file::HostFile;
 use tranche_protocol::ListRequest;
 use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::held::names::DeviceNames;
-use tranche_state::held::{self, Held, HeldIdle, by_broker, or_dash};
+use tranche_state::held::{self, Held, HeldIdle, HeldTurn, by_broker, or_dash};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
@@ -80,7 +80,10 @@ fn table(held: &[Held]) -> String {
             claim.shares(),
             claim.memory(),
             claim.compute(),
-            claim.state.to_string(),
+            claim
+                .turn
+                .as_ref()
+                .map_or_else(|| claim.state.to_string(), |turn| turn.state().to_owned()),
             claim.holder(),
             left(claim),
         ]);
@@ -149,6 +152,7 @@ fn text(held: &Held) -> String {
         ("holder", held.holder()),
         ("time left", left),
         ("idle for", idle),
+        ("turn", or_dash(held.turn.as_ref().map(HeldTurn::state))),
         ("cannot be ended", or_dash(held.cannot_be_ended.as_ref())),
         ("when its container ends", afterwards.to_owned()),
         ("user", held.uid.to_string()),

@@ -258,7 +258,7 @@ fn specification(
 fn make_ready(commands: &Commands<'_>, parts: &[ClaimDevice<'_>]) -> Result<()> {
     let keys: BTreeSet<&DeviceKey> = parts.iter().map(|one| &one.part.split.key).collect();
     for key in keys {
-        let prepared = commands.control.prepare(key);
+        let prepared = commands.make_ready(key);
         commands.wake();
         prepared?;
     }

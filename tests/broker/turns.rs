@@ -1,0 +1,309 @@
+//! Turns: real programs with memory on a GPU that is a fake, a broker that gives it to one after another, and cgroups
+//! that keep the others from it.
+
+use crate::access::{Bed, PROTECTED};
+use crate::support::fake_turns::{self, TurnsClient};
+use crate::support::test_cgroup::TestCgroup;
+use crate::support::{fake_host, skip, until};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tranche_core::claims::{ClaimEntry, Claims};
+use tranche_core::ledger::{ContainerName, Holder};
+use tranche_core::types::{Bounds, DeviceKey, Part, Promise, Subject};
+
+const GPU: &str = "GPU-7a3c5e10-2b4d-4f68-8a9c-0d1e2f304152";
+
+/// `work` in one piece is shorter than a turn.
+const POLICY: &str = "\
+version: v1
+sharing:
+  access: enforce
+  turns:
+    assumeTested: true
+    resources:
+    - {name: nvidia.com/gpu, holders: 3, turn: 4s, idle: 1s, hostMemory: 100Mi}
+";
+
+const MIB: u64 = 1 << 20;
+
+/// The machine, and the containers that were started.
+struct Turns {
+    bed: Bed,
+}
+
+/// A container: one process in a cgroup of its own.
+struct Container {
+    program: TurnsClient,
+    number: u32,
+    _cgroup: TestCgroup,
+}
+
+impl Turns {
+    fn new(test: &str) -> Option<Self> {
+        let test = format!("turns::{test}");
+        let build = |scene: &crate::scene::Scene| {
+            let host = fake_host::build("h200-in-vm", &scene.at("host")).unwrap();
+            let library = host.path("/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04");
+            fake_turns::install(&library, &scene.at("meeting"), GPU, 64);
+            host.nvml(|config| {
+                config["gpus"][0]["memory_mib"] = 64.into();
+                config["gpus"][0]["utilization"] = json!({"gpu": 0, "memory": 0});
+                config["gpus"][0]["turns"] = json!(scene.at("meeting"));
+            })
+            .unwrap();
+            host
+        };
+        if let Err(why) = TestCgroup::of_controller("devices", &format!("look-{}", test.replace(':', "-"))) {
+            skip::not_run(&format!("broker::{test}"), &why);
+            return None;
+        }
+        let mut bed = Bed::on_host(&test, POLICY, PROTECTED, build)?;
+        bed.start();
+        Some(Self { bed })
+    }
+
+    fn library(&self) -> PathBuf {
+        self.bed.scene.at("host/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04")
+    }
+
+    fn key(&self) -> DeviceKey {
+        GPU.parse().unwrap()
+    }
+
+    /// Starts a container that holds the place `number`, as a hook of an engine of root does.
+    fn start(&self, number: u32) -> Container {
+        let program = TurnsClient::without_context(&self.library());
+        let cgroup = TestCgroup::of_controller("devices", &format!("turns-{number}-{}", program.pid())).unwrap();
+        // As engines make it: nothing is allowed but what the container has.
+        fs::write(cgroup.0.join("devices.deny"), "a").unwrap();
+        for device in ["c 195:0 rw", "c 1:3 rw", "c 1:9 r"] {
+            fs::write(cgroup.0.join("devices.allow"), device).unwrap();
+        }
+        cgroup.add(program.pid().cast_unsigned());
+        let container = Container {
+            program,
+            number,
+            _cgroup: cgroup,
+        };
+        self.enter(&container).unwrap();
+        container
+    }
+
+    fn enter(&self, container: &Container) -> Result<Value, String> {
+        let claims = Claims::open(&self.bed.scene.at("state")).unwrap();
+        let entry = ClaimEntry {
+            device: self.key(),
+            subject: Subject::Part(
+                Part::Share(container.number.to_string().parse().unwrap()),
+                Promise::Turns { holders: 3 },
+            ),
+            replicas: 3,
+            bounds: Bounds::default(),
+            asked_as: None,
+            alone: true,
+        };
+        let name = ContainerName::at(&self.bed.scene.at("state"), &format!("c{}", container.number)).unwrap();
+        let pid = container.program.pid().cast_unsigned();
+        claims.enter(&entry, Holder::Container(name), Some(pid)).unwrap();
+        self.bed.scene.ask(0, "prepare", json!({"device": self.key()}))
+    }
+
+    /// Who has the device: the number of the place.
+    fn resident(&self) -> Option<u32> {
+        let record = self.record()?;
+        let key = record["resident"].as_str()?;
+        key.split(' ').nth(2)?.parse().ok()
+    }
+
+    fn record(&self) -> Option<Value> {
+        let path = self.bed.scene.at("state/turns").join(format!("{GPU}.json"));
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
+    }
+
+    fn await_resident(&self, number: u32) {
+        let is_so =
+            || self.resident() == Some(number) && self.record().is_some_and(|record| record["change"].is_null());
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "{:?}\n{}",
+                self.record(),
+                self.logged()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What a program says next: within some turns.
+    fn said(&self, container: &mut Container) -> String {
+        let says = container.program.says_something_in(Duration::from_secs(60));
+        assert!(says, "{:?}\n{}", self.record(), self.logged());
+        container.program.read()
+    }
+
+    fn logged(&self) -> String {
+        fs::read_to_string(self.bed.scene.at("log")).unwrap_or_default()
+    }
+}
+
+impl Container {
+    /// Whether its processes may open the device: without a driver, that ends with ENXIO after the kernel allowed it.
+    fn may_open(&mut self, turns: &Turns) -> bool {
+        let node = turns.bed.scene.at("host/dev/nvidia0");
+        match self.program.ask(&format!("open {}", node.display())).as_str() {
+            "error 6" => true,
+            "error 1" => false,
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn three_containers_have_the_whole_gpu_by_turns() {
+    let Some(turns) = Turns::new("three_containers_have_the_whole_gpu_by_turns") else {
+        return;
+    };
+    let mut first = turns.start(0);
+    turns.await_resident(0);
+    assert!(first.may_open(&turns));
+    assert_eq!(first.program.ask(&format!("take {}", 40 * MIB)), "taken");
+    // It does nothing, so the second one has its turn soon, and then the third one.
+    let mut second = turns.start(1);
+    assert!(!second.may_open(&turns) || turns.resident() == Some(1));
+    turns.await_resident(1);
+    assert!(second.may_open(&turns) && !first.may_open(&turns));
+    assert_eq!(
+        second.program.ask(&format!("take {}", 40 * MIB)),
+        "taken",
+        "{}",
+        turns.logged()
+    );
+    let mut third = turns.start(2);
+    turns.await_resident(2);
+    assert_eq!(
+        third.program.ask(&format!("take {}", 20 * MIB)),
+        "taken",
+        "{}",
+        turns.logged()
+    );
+    // A call wakes the first one. It waits until its memory is there again.
+    first.program.tell("call");
+    assert_eq!(turns.said(&mut first), "called");
+    turns.await_resident(0);
+    assert_eq!(first.program.ask("check"), "good");
+    for (container, number) in [(&mut second, 1), (&mut third, 2)] {
+        container.program.tell("call");
+        assert_eq!(turns.said(container), "called");
+        turns.await_resident(number);
+        assert_eq!(container.program.ask("check"), "good");
+    }
+}
+
+#[test]
+fn a_broker_that_is_killed_loses_no_work() {
+    let Some(mut turns) = Turns::new("a_broker_that_is_killed_loses_no_work") else {
+        return;
+    };
+    let mut containers: Vec<Container> = Vec::new();
+    for number in 0..2 {
+        let mut container = turns.start(number);
+        turns.await_resident(number);
+        assert_eq!(container.program.ask(&format!("take {}", 30 * MIB)), "taken");
+        containers.push(container);
+    }
+    for round in 0..6_u64 {
+        let next = usize::from(turns.resident() == Some(0));
+        containers[next].program.tell("call");
+        // At another point of the change each time.
+        std::thread::sleep(Duration::from_millis(150 + 190 * round));
+        turns.bed.scene.stop(Signal::SIGKILL);
+        turns.bed.start();
+        assert_eq!(turns.said(&mut containers[next]), "called", "{round}");
+        assert_eq!(containers[next].program.ask("check"), "good", "{round}");
+    }
+}
+
+#[test]
+fn a_person_suspends_and_resumes() {
+    let Some(turns) = Turns::new("a_person_suspends_and_resumes") else {
+        return;
+    };
+    let mut only = turns.start(0);
+    turns.await_resident(0);
+    assert_eq!(only.program.ask(&format!("take {}", 30 * MIB)), "taken");
+    let ask = |suspend: bool| {
+        turns
+            .bed
+            .scene
+            .ask(0, "turn", json!({"what": "c0", "suspend": suspend}))
+    };
+    ask(true).unwrap();
+    until("it is suspended", || turns.resident().is_none());
+    let list = turns.bed.scene.ask(0, "list", json!({})).unwrap();
+    let turn = &list["claims"][0]["turn"];
+    assert_eq!(
+        (&turn["is_put_aside"], &turn["host_memory_mib"]),
+        (&json!(true), &json!(30)),
+        "{list}"
+    );
+    only.program.tell("call");
+    assert!(
+        !only.program.says_something_in(Duration::from_secs(3)),
+        "only a person resumes it"
+    );
+    let before = Instant::now();
+    ask(false).unwrap();
+    assert_eq!(turns.said(&mut only), "called");
+    assert!(before.elapsed() < Duration::from_secs(60));
+    assert_eq!(only.program.ask("check"), "good");
+    let refused = turns
+        .bed
+        .scene
+        .ask(0, "turn", json!({"what": "nobody", "suspend": true}))
+        .unwrap_err();
+    assert!(refused.contains("nobody"), "{refused}");
+}
+
+#[test]
+fn a_start_is_refused_where_its_container_cannot_be_kept_away_or_nobody_relies_on_the_driver() {
+    let Some(mut turns) = Turns::new("a_start_is_refused_where_its_container_cannot_be_kept_away") else {
+        return;
+    };
+    // A privileged container: nothing is denied.
+    let program = TurnsClient::without_context(&turns.library());
+    let cgroup = TestCgroup::of_controller("devices", &format!("turns-all-{}", program.pid())).unwrap();
+    cgroup.add(program.pid().cast_unsigned());
+    let mut all = Container {
+        program,
+        number: 0,
+        _cgroup: cgroup,
+    };
+    let mut first = turns.start(1);
+    turns.await_resident(1);
+    let refused = turns.enter(&all).unwrap_err();
+    assert!(refused.contains("it is privileged, or has rules with *"), "{refused}");
+    assert!(
+        first.may_open(&turns) && all.may_open(&turns),
+        "nothing of it was changed"
+    );
+    turns.bed.scene.stop(Signal::SIGTERM);
+    fs::write(
+        turns.bed.scene.at("policy.yaml"),
+        POLICY.replace("assumeTested: true", "assumeTested: false"),
+    )
+    .unwrap();
+    turns.bed.start();
+    let refused = turns
+        .bed
+        .scene
+        .ask(0, "prepare", json!({"device": turns.key()}))
+        .unwrap_err();
+    assert!(
+        refused.contains("was never tried with this driver and GPU"),
+        "{refused}"
+    );
+}
