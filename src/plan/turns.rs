@@ -42,14 +42,24 @@ pub struct TurnDevice<C> {
     holders: BTreeMap<C, Away>,
     resident: Option<Resident<C>>,
     failures: Option<Failures>,
+    /// How many wishes there were.
+    wishes: u64,
 }
 
 /// A holder while it is not resident.
 #[derive(Debug, Clone, Copy, Default)]
 struct Away {
-    wants_since: Option<Duration>,
+    wish: Option<Wish>,
     /// A person has put it aside.
     is_put_aside: bool,
+}
+
+/// That a holder wants the device. The earlier one is the smaller one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Wish {
+    since: Duration,
+    /// Of two that began at one time, the first one has the smaller number.
+    number: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -83,22 +93,21 @@ impl<C: Clone + Ord> TurnDevice<C> {
             holders: BTreeMap::new(),
             resident: None,
             failures: None,
+            wishes: 0,
         }
     }
 
     /// Adds a holder as an earlier program knew it: since when it has wanted the device, and whether a person has put
     /// it aside. One who is known already stays as it is.
     pub fn enter_again(&mut self, claim: C, wants_since: Option<Duration>, is_put_aside: bool) {
-        self.holders.entry(claim).or_insert(Away {
-            wants_since,
-            is_put_aside,
-        });
+        let wish = wants_since.map(|since| self.wish(since));
+        self.holders.entry(claim).or_insert(Away { wish, is_put_aside });
     }
 
     /// Makes a holder resident that is resident already, as an earlier program made it: from `now` on it has a turn.
     pub fn is_resident(&mut self, claim: &C, now: Duration) {
         if let Some(away) = self.holders.get_mut(claim) {
-            away.wants_since = None;
+            away.wish = None;
             self.resident = Some(Resident {
                 claim: claim.clone(),
                 since: now,
@@ -143,15 +152,17 @@ impl<C: Clone + Ord> TurnDevice<C> {
 
     /// Since when a holder has wanted the device. The resident wants nothing.
     pub fn wants_since(&self, claim: &C) -> Option<Duration> {
-        self.holders.get(claim)?.wants_since
+        Some(self.holders.get(claim)?.wish?.since)
     }
 
     /// A holder has called the driver at `now`.
     pub fn call(&mut self, claim: &C, now: Duration) {
         if self.resident() == Some(claim) {
-            self.work(now);
-        } else if let Some(away) = self.holders.get_mut(claim).filter(|away| !away.is_put_aside) {
-            away.wants_since.get_or_insert(now);
+            return self.work(now);
+        }
+        let wish = self.wish(now);
+        if let Some(away) = self.holders.get_mut(claim).filter(|away| !away.is_put_aside) {
+            away.wish.get_or_insert(wish);
         }
     }
 
@@ -166,7 +177,7 @@ impl<C: Clone + Ord> TurnDevice<C> {
     pub fn put_aside(&mut self, claim: &C) {
         if let Some(away) = self.holders.get_mut(claim) {
             *away = Away {
-                wants_since: None,
+                wish: None,
                 is_put_aside: true,
             };
         }
@@ -212,8 +223,9 @@ impl<C: Clone + Ord> TurnDevice<C> {
     pub fn complete(&mut self, handover: &Handover<C>, now: Duration) {
         if let Some(before) = self.resident.take() {
             let was_busy = now.saturating_sub(before.worked) < self.times.idle;
+            let wish = was_busy.then(|| self.wish(now));
             if let Some(away) = self.holders.get_mut(&before.claim).filter(|away| !away.is_put_aside) {
-                away.wants_since = was_busy.then_some(now);
+                away.wish = wish;
             }
         }
         self.failures = None;
@@ -233,11 +245,25 @@ impl<C: Clone + Ord> TurnDevice<C> {
         });
     }
 
+    /// A wish that begins at `now`, after all others.
+    fn wish(&mut self, now: Duration) -> Wish {
+        self.wishes += 1;
+        Wish {
+            since: now,
+            number: self.wishes,
+        }
+    }
+
     /// Who has wanted the device for the longest time.
     fn first(&self) -> Option<&C> {
-        let waiting = self.holders.iter();
-        let waiting = waiting.filter_map(|(claim, away)| Some((away.wants_since?, claim)));
-        waiting.min().map(|(_, claim)| claim)
+        self.waiting().min().map(|(_, claim)| claim)
+    }
+
+    /// All who want the device, in no order.
+    fn waiting(&self) -> impl Iterator<Item = (Wish, &C)> {
+        self.holders
+            .iter()
+            .filter_map(|(claim, away)| Some((away.wish?, claim)))
     }
 
     /// When the resident gives way if somebody wants the device.

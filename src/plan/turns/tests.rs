@@ -125,6 +125,19 @@ fn a_claim_that_ends_leaves_the_device_to_the_next() {
     assert_eq!(device.resident(), None);
 }
 
+#[test]
+fn who_gives_way_comes_after_one_who_has_begun_to_want_it_at_the_same_time() {
+    let mut device = device(&['a', 'b', 'c']);
+    device.call(&'a', at(0));
+    change(&mut device, at(0));
+    device.call(&'b', at(10));
+    device.work(at(899));
+    device.call(&'c', at(900));
+    assert_eq!(change(&mut device, at(900)), Some((Some('a'), Some('b'))));
+    assert_eq!(device.wants_since(&'a'), Some(at(900)));
+    assert_eq!(change(&mut device, at(1080)), Some((Some('b'), Some('c'))));
+}
+
 /// What happens in a second.
 #[derive(Debug, Clone, Copy)]
 enum Event {
@@ -194,10 +207,12 @@ proptest! {
                 } else {
                     prop_assert!(due.is_none_or(|due| due > at(second)), "{due:?} at {second}");
                 }
-                let wanting: Vec<usize> = (0..5).filter(|holder| device.wants_since(holder).is_some()).collect();
-                waiters.0.retain(|holder, _| wanting.contains(holder));
-                let ahead = u32::from(device.resident().is_some()) + waiters.0.len() as u32;
-                for holder in wanting {
+                let mut wanting: Vec<_> = device.waiting().map(|(wish, holder)| (wish, *holder)).collect();
+                wanting.sort_unstable();
+                waiters.0.retain(|holder, _| wanting.iter().any(|(_, other)| other == holder));
+                let resident = u32::from(device.resident().is_some());
+                for (before, (_, holder)) in wanting.into_iter().enumerate() {
+                    let ahead = resident + before as u32;
                     let (since, ahead) = *waiters.0.entry(holder).or_insert((second, ahead));
                     let waited = Duration::from_secs(second - since);
                     prop_assert!(waited <= TIMES.turn * ahead.max(1), "{holder} has waited for {waited:?} behind {ahead}");
