@@ -18,12 +18,13 @@ use tranche_core::error::{Context, Error, Result, line};
 use tranche_core::ledger::InitProcess;
 use tranche_core::ledger::process::Machine;
 use tranche_core::types::DeviceKey;
+use tranche_plan::policy::Access;
 use tranche_plan::share::Method;
 use tranche_protocol::{
     CalendarRequest, DraDevicesRequest, GiveUpRequest, ListRequest, MigRestoreRequest, MpsRequest, OffersRequest,
     PolicyRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
 };
-use tranche_state::access::KeptNodes;
+use tranche_state::access::{Enforcement, KeptNodes};
 use tranche_state::accounts::Accounts;
 use tranche_state::mutex::lock;
 use tranche_state::public_status::PublicStatus;
@@ -171,7 +172,14 @@ impl<'a> Commands<'a> {
             .flat_map(|facts| &facts.plan.devices)
             .find(|split| split.key == *device);
         match split.map(|split| &split.method) {
-            Some(Method::Turns(turns)) => self.turns.make_ready(device, turns.settings),
+            Some(Method::Turns(turns)) => {
+                let access = facts.as_ref().map_or(Access::Open, |facts| facts.plan.access);
+                if Enforcement::on(&self.options.host, access)? != Enforcement::InForce {
+                    let error = Error::failed(device, "is given by turns, and access: enforce is not in force");
+                    return Err(error.hint("run: tranche system protect; it is in force after the next boot"));
+                }
+                self.turns.make_ready(device, turns.settings)
+            }
             Some(Method::TimeSlicing(_) | Method::Mps(_) | Method::Dedicated(_)) | None => self.control.prepare(device),
         }
     }

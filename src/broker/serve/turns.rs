@@ -25,7 +25,7 @@ use tranche_core::types::{DeviceKey, MemorySize};
 use tranche_plan::policy::TurnSettings;
 use tranche_plan::share::Method;
 use tranche_protocol::TurnRequest;
-use tranche_state::mutex::{lock, try_lock};
+use tranche_state::mutex::lock;
 use tranche_state::turns::ClaimKey;
 use tranche_turns::filter::DeviceNumber;
 use tranche_turns::wishes::{self, HostLibrary, Wishes};
@@ -60,6 +60,8 @@ struct DeskState {
     over: u64,
     is_closed: bool,
     has_holders: bool,
+    /// Why the last look was not made to its end.
+    failed: Option<String>,
     /// Why holders of a device are not as they should be.
     wrong: BTreeMap<DeviceKey, String>,
     /// Who is to be put aside, or resumed.
@@ -116,7 +118,7 @@ impl TurnDesk {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        Ok(state.wrong.get(device).cloned())
+        Ok(state.wrong.get(device).or(state.failed.as_ref()).cloned())
     }
 
     /// Who of a device is to be put aside, or resumed.
@@ -192,17 +194,17 @@ pub(super) fn run(commands: &Commands<'_>) {
             }
             state.begun += 1;
         }
-        let (next, wrong) = match thread.look(commands) {
-            Ok(looked) => looked,
+        let (next, wrong, failed) = match thread.look(commands) {
+            Ok((next, wrong)) => (next, wrong, None),
             Err(error) => {
                 tracing::warn!("turns: {}", line(&error));
-                (SELDOM, BTreeMap::new())
+                (SELDOM, BTreeMap::new(), Some(line(&error)))
             }
         };
         {
             let mut state = lock(&desk.state);
             state.over = state.begun;
-            state.wrong = wrong;
+            (state.wrong, state.failed) = (wrong, failed);
         }
         desk.looked.notify_all();
         let until = Instant::now() + next;
@@ -261,9 +263,7 @@ impl TurnThread {
         };
         let access = commands.control.driver()?;
         // Nothing is suspended or resumed while MIG is changed: the driver has to be out of use for that.
-        let Some(_no_change) = try_lock(&commands.mig) else {
-            return Ok((CALLS, wrong));
-        };
+        let _no_change = lock(&commands.mig);
         let driver = self.find(&commands.turns, &access)?;
         let mut next = SELDOM;
         for device in devices {
