@@ -290,6 +290,17 @@ fn a_start_is_refused_where_its_container_cannot_be_kept_away_or_nobody_relies_o
         first.may_open(&turns) && all.may_open(&turns),
         "nothing of it was changed"
     );
+    // The driver opens nodes again at each start of CUDA.
+    let params = turns.bed.scene.at("host/proc/driver/nvidia/params");
+    fs::write(
+        &params,
+        PROTECTED.replace("ModifyDeviceFiles: 0", "ModifyDeviceFiles: 1"),
+    )
+    .unwrap();
+    let ask = || turns.bed.scene.ask(0, "prepare", json!({"device": turns.key()}));
+    let refused = ask().unwrap_err();
+    assert!(refused.contains("access: enforce is not in force"), "{refused}");
+    fs::write(&params, PROTECTED).unwrap();
     turns.bed.scene.stop(Signal::SIGTERM);
     fs::write(
         turns.bed.scene.at("policy.yaml"),
