@@ -23,8 +23,14 @@ fn a_change_by_somebody_else_and_the_memory_of_the_mps_server_are_in_the_results
     let bed = Bed::new();
     let mut command = bed.bench(2, &["--way=mps-50-50", "--beside=batch", "--half", "--json"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until("the daemon runs", || mps_daemon(&bed).is_some());
-    let (daemon, me) = (mps_daemon(&bed).unwrap(), std::process::id());
+    // A process that is about to execute something else looks like the daemon that made it.
+    let mut seen = None;
+    until("the daemon runs", || {
+        let before = std::mem::replace(&mut seen, mps_daemon(&bed));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        seen.is_some() && seen == before
+    });
+    let (daemon, me) = (seen.unwrap(), std::process::id());
     bed.host
         .nvml(|config| {
             let gpu = &mut config["gpus"][0];
