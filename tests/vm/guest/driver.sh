@@ -5,7 +5,11 @@ spec=/run/cdi/tranche.yaml
 has() { grep -q "$1" $spec; }
 lacks() { [ -e $spec ] && ! has "$1"; }
 is_absent() { [ ! -e $spec ]; }
-has_ended() { [ "$(systemctl is-active tranche-cdi-refresh.service)" = inactive ]; }
+# The next change is noticed once the path unit waits again, a moment after the service has ended.
+has_ended() {
+    [ "$(systemctl is-active tranche-cdi-refresh.service)" = inactive ] &&
+        [ "$(systemctl show --property SubState --value tranche-cdi-refresh.path)" = waiting ]
+}
 
 depmod
 check "without its module, tranche says how to load it" "1" \
