@@ -13,8 +13,11 @@ use std::time::{Duration, Instant};
 use tranche_core::claims::{ClaimEntry, Claims};
 use tranche_core::ledger::{ContainerName, Holder};
 use tranche_core::types::{Bounds, DeviceKey, Part, Promise, Subject};
+use tranche_turns::wishes::{HostLibrary, Wishes};
 
 const GPU: &str = "GPU-7a3c5e10-2b4d-4f68-8a9c-0d1e2f304152";
+
+const LIBRARY: &str = "host/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04";
 
 /// `work` in one piece is shorter than a turn.
 const POLICY: &str = "\
@@ -61,12 +64,18 @@ impl Turns {
             return None;
         }
         let mut bed = Bed::on_host(&test, POLICY, PROTECTED, build)?;
+        // Before Linux 6.6, nobody is woken by a call.
+        let library = HostLibrary::at(&bed.scene.at(LIBRARY));
+        if let Err(why) = library.and_then(|library| Wishes::new(library, 1)) {
+            skip::not_run(&format!("broker::{test}"), &why.to_string());
+            return None;
+        }
         bed.start();
         Some(Self { bed })
     }
 
     fn library(&self) -> PathBuf {
-        self.bed.scene.at("host/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04")
+        self.bed.scene.at(LIBRARY)
     }
 
     fn key(&self) -> DeviceKey {
