@@ -1,7 +1,7 @@
 //! Suspending and resuming, where the configuration has
 //! `"turns": {"directory": "/a/directory", "node": "/dev/nvidia0"}`.
 //!
-//! A process that has a context is a *target*: a thread of it answers whoever calls `cuCheckpointProcess…` with its
+//! A process that has a context is a *target*: a thread of it answers the caller of `cuCheckpointProcess…` for its
 //! number ([`caller`]). They talk through a socket in the directory, and the kernel says which process is at its other
 //! end, so that a target may be in another pid namespace. The memory of a device is files in the directory
 //! ([`blocks`]), and a suspended target holds their bytes in its own memory.

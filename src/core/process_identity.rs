@@ -1,6 +1,7 @@
 //! A process that cannot be taken for another one: the kernel gives the number of a process that has ended to a later
 //! one.
 
+use crate::ledger::process::stat;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,7 @@ impl HeldProcess {
     /// Kills it.
     ///
     /// # Errors
-    /// Returns the kernel's error. A process that has ended already is none.
+    /// Returns the kernel's error. It is no error if the process has ended already.
     pub fn kill(&self) -> io::Result<()> {
         match pidfd_send_signal(&self.0, Signal::KILL) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
@@ -77,15 +78,10 @@ impl HeldProcess {
     }
 }
 
-/// Field 22 of `stat`; the inner `None` for a process that has ended. The name of the program, field 2, is in
-/// parentheses and may have any bytes.
-fn began(stat: &[u8]) -> Option<Option<u64>> {
-    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(stat.get(name_ends + 1..)?).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    let began = fields.nth(18)?.parse().ok()?;
-    Some((!matches!(state, "Z" | "X" | "x")).then_some(began))
+/// When the process of a line of `/proc/PID/stat` began; the inner `None` for one that has ended.
+fn began(line: &[u8]) -> Option<Option<u64>> {
+    let stat = stat(line)?;
+    Some((!stat.is_over()).then_some(stat.start))
 }
 
 #[cfg(test)]

@@ -208,7 +208,7 @@ fn an_instance_that_could_not_be_destroyed_is_destroyed_later() {
     refuse(&mut bed, serde_json::json!({"nvmlGpuInstanceDestroy": "TIMEOUT"}));
     assert_eq!(bed.tranche(&["claim", "release", "train"]).code, Some(0));
     until("it was put back", || recorded(&bed)["made"][0]["uuid"] != first);
-    // It is tried again and again, and there is none while it is put back.
+    // It is tried again and again, and no instance exists while it is put back.
     until("it is there", || bed.layout(0).starts_with("2g.10gb@"));
     refuse(&mut bed, serde_json::json!({}));
     until("the instance is destroyed", || bed.layout(0) == "empty");

@@ -66,7 +66,7 @@ impl FakeTurns {
         fs::write(self.meeting().join("faults"), faults).unwrap();
     }
 
-    /// Whether a process was killed after a restore. It is found by whoever looks at the processes next.
+    /// Whether a process was killed after a restore. The next process that looks at the others finds it.
     pub fn host_hangs(&self) -> bool {
         self.meeting().join("host-hung").exists()
     }

@@ -230,23 +230,23 @@ fn is_free(pid: u32) -> bool {
 
 /// What a line of `/proc/PID/stat` says.
 #[derive(Debug, PartialEq, Eq)]
-struct Stat {
+pub(crate) struct Stat {
     state: char,
     parent: u32,
     /// Ticks since boot.
-    start: u64,
+    pub(crate) start: u64,
 }
 
 impl Stat {
     /// Whether the process has ended, although its parent has not asked how.
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 }
 
 /// Reads a line of `/proc/PID/stat`. The second field is the program's name in parentheses, which the
 /// program chooses: parentheses, spaces and bytes that are no text too. The fields count from the last `)` (proc(5)).
-fn stat(line: &[u8]) -> Option<Stat> {
+pub(crate) fn stat(line: &[u8]) -> Option<Stat> {
     let name_ends = line.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(line.get(name_ends + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
