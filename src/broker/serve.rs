@@ -170,10 +170,7 @@ pub fn serve(
     }
     add_checksums(&options.state_dir);
     // A byte wakes the thread that watches; when writing ends, the thread ends.
-    let (wake, woken) = UnixStream::pair().about("broker", "cannot make a pair of sockets")?;
-    for end in [&wake, &woken] {
-        end.set_nonblocking(true).about("broker", "cannot change a socket")?;
-    }
+    let (wake, woken) = wakeful_pair()?;
     let accounts = Accounts::new(options.accounts.clone());
     let commands = Commands::new(options, control, host, &accounts, &wake)?;
     let door = Door {
@@ -228,6 +225,15 @@ pub fn serve(
     });
     socket.stopping();
     served
+}
+
+/// Two ends, of which nobody waits for the other: a byte in the first one wakes the thread that polls the second one.
+fn wakeful_pair() -> Result<(UnixStream, UnixStream)> {
+    let (wake, woken) = UnixStream::pair().about("broker", "cannot make a pair of sockets")?;
+    for end in [&wake, &woken] {
+        end.set_nonblocking(true).about("broker", "cannot change a socket")?;
+    }
+    Ok((wake, woken))
 }
 
 /// Lets run again what a broker that was killed has left frozen, if no broker runs now: one that runs has done so.

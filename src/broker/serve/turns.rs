@@ -70,10 +70,7 @@ struct DeskState {
 
 impl TurnDesk {
     pub(super) fn new() -> Result<Self> {
-        let (wake, woken) = UnixStream::pair().about("broker", "cannot make a pair of sockets")?;
-        for end in [&wake, &woken] {
-            end.set_nonblocking(true).about("broker", "cannot change a socket")?;
-        }
+        let (wake, woken) = super::wakeful_pair()?;
         Ok(Self {
             state: Mutex::default(),
             driver: Mutex::default(),
