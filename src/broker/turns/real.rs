@@ -71,13 +71,6 @@ impl RealMachine<'_> {
         }
     }
 
-    /// All of them that still run.
-    fn identities(&self, holder: &TurnHolder) -> Vec<ProcessIdentity> {
-        let pids = self.pids(holder).unwrap_or_default().into_iter();
-        pids.filter_map(|pid| ProcessIdentity::of(pid.cast_signed()).ok().flatten())
-            .collect()
-    }
-
     fn identity(&self, process: Pid) -> Result<ProcessIdentity, TurnFault> {
         let known = self.known.get(&process).copied();
         known.ok_or_else(|| TurnFault::Unable(format!("process {process} was not looked at")))
@@ -106,11 +99,10 @@ impl RealMachine<'_> {
             );
             return Err(TurnFault::Failed(what));
         };
+        // The ledger records that of the controller `devices` if it is the container's own. Another one has no rules.
         match self.machine.cgroup(cgroup)? {
-            CgroupState::Version1 => devices_of(init.pid).ok_or_else(|| {
-                TurnFault::Failed(format!("process {} is in no cgroup with rules for devices", init.pid))
-            }),
-            _ => Ok(PathBuf::from(&cgroup.path)),
+            CgroupState::Gone => Err(TurnFault::Failed(format!("{}: the cgroup was removed", cgroup.path))),
+            CgroupState::Version1 | CgroupState::Version2 => Ok(PathBuf::from(&cgroup.path)),
         }
     }
 
@@ -130,17 +122,10 @@ impl RealMachine<'_> {
     }
 }
 
-/// The cgroup of version 1 of a process that has the rules for devices (cgroups(7), `/proc/PID/cgroup`).
-fn devices_of(pid: u32) -> Option<PathBuf> {
-    let lines = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let path = lines.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
-        controllers.split(',').any(|name| name == "devices").then_some(path)
-    })?;
-    // Never that of the whole machine.
-    let path = Some(path.trim_start_matches('/')).filter(|path| !path.is_empty())?;
-    Some(PathBuf::from("/sys/fs/cgroup/devices").join(path))
+/// Those of the processes that still run.
+fn identities(pids: &[u32]) -> impl Iterator<Item = ProcessIdentity> {
+    pids.iter()
+        .filter_map(|pid| ProcessIdentity::of(pid.cast_signed()).ok().flatten())
 }
 
 fn unable(why: &impl std::fmt::Display) -> TurnFault {
@@ -279,20 +264,19 @@ impl TurnMachine for RealMachine<'_> {
             return Err(TurnFault::Unable("NVML does not say who works".to_owned()));
         };
         let own = self.pids(holder)?;
-        let identities = self.identities(holder);
         if let Some(wishes) = &mut self.wishes {
             // Who has the device wants nothing, and probes cost time.
-            identities.into_iter().for_each(|identity| wishes.forget(identity));
+            identities(&own).for_each(|identity| wishes.forget(identity));
         }
         let is_of_nobody = work.is_busy && work.processes.is_empty();
         Ok(is_of_nobody || own.iter().any(|pid| work.processes.contains(pid)))
     }
 
     fn has_called(&mut self, holder: &TurnHolder) -> bool {
-        let identities = self.identities(holder);
+        let pids = self.pids(holder).unwrap_or_default();
         let Some(wishes) = &mut self.wishes else { return false };
         let mut has_called = false;
-        for identity in identities {
+        for identity in identities(&pids) {
             // Of an earlier broker, or begun since. One that uses no CUDA, or another library, cannot be watched.
             let _ = wishes.watch(identity);
             has_called |= wishes.since(identity).is_some();
