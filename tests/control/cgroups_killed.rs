@@ -35,7 +35,7 @@ fn a_broker_that_is_killed_anywhere_leaves_no_limit() {
         let bed = set_up();
         let all = calls(&bed, act);
         drop(bed);
-        let (mut died, mut were_limited) = (0, 0);
+        let mut were_limited = 0;
         for (name, count) in all {
             // The calls about the limit are the last ones of each act. `recovery` has the others.
             for when in (count.saturating_sub(2)..=count).filter(|when| *when > 0) {
@@ -43,8 +43,8 @@ fn a_broker_that_is_killed_anywhere_leaves_no_limit() {
                 let inject = format!("inject={name}:signal=KILL:when={when}");
                 let options = ["-o", "/dev/null", "-e", &format!("trace={name}"), "-e", &inject];
                 let output = behind(&bed, act, &options).output().unwrap();
-                died += usize::from(output.status.code().is_none());
-                were_limited += usize::from(!bed.cgroup_limits().is_empty());
+                let killed = output.status.code().is_none();
+                were_limited += usize::from(killed && !bed.cgroup_limits().is_empty());
                 let at = format!("{act}: killed at {name} {when}");
                 let control = bed.control();
                 if act == "prepare" {
@@ -60,7 +60,6 @@ fn a_broker_that_is_killed_anywhere_leaves_no_limit() {
                 bed.assert_as_it_was(&control);
             }
         }
-        assert!(died > 10, "{act}: only {died} were killed");
         assert!(were_limited > 0, "{act}: none was killed while a limit was set");
     }
 }

@@ -250,7 +250,6 @@ fn killed_anywhere(act: &str) {
     };
     let all = calls(&set_up().0, verb);
     assert!(all.values().sum::<usize>() > 10, "{act}: {all:?}");
-    let mut died = 0;
     for (name, count) in all {
         // Many calls are the same step: the first ones, the last one, and some between.
         let step = count.div_ceil(4).max(1);
@@ -264,8 +263,10 @@ fn killed_anywhere(act: &str) {
             )
             .output()
             .unwrap();
-            died += usize::from(output.status.code().is_none());
             let at = format!("{act}: killed at {name} {when}");
+            // How often it waits is a matter of timing: a later call may not come. The first one always does.
+            let killed = output.status.code().is_none();
+            assert!(killed || when > 1, "{at}: it ended by itself");
             let control = bed.control();
             // The next broker goes on. What the claims need is there after a claim is asked for again.
             control.tick();
@@ -300,7 +301,6 @@ fn killed_anywhere(act: &str) {
             bed.assert_as_it_was(&control);
         }
     }
-    assert!(died > 10, "{act}: only {died} were killed");
 }
 
 #[test]
