@@ -82,6 +82,22 @@ fn the_units_give_options_that_tranche_has() {
     assert!(commands >= 4, "{commands}");
 }
 
+/// The two differ in the pause alone: what one may write, the other may.
+#[test]
+fn the_unit_that_looks_once_more_does_as_the_refresh_does() {
+    let service = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd").join(name);
+        let text = fs::read_to_string(path).unwrap();
+        let section = text.split("[Service]").nth(1).unwrap();
+        let section = section.split("[Install]").next().unwrap();
+        section.trim().to_owned()
+    };
+    let pause = "ExecStartPre=/bin/sleep 5\n";
+    let again = service("tranche-cdi-recheck.service");
+    assert!(again.contains(pause));
+    assert_eq!(again.replace(pause, ""), service("tranche-cdi-refresh.service"));
+}
+
 /// A file that is gone stops every container until the next refresh. Modules of an X server and VDPAU's back ends are
 /// the driver's own, which does not lose one alone; firmware has the driver's version in its path.
 #[test]

@@ -66,8 +66,8 @@ mkdir /tmp/removed
 mv $libdir/libnvidia-egl-wayland.so.1* /tmp/removed
 check "the specification lacks a library whose package was removed" "" await lacks libnvidia-egl-wayland.so.1
 await has_ended
-# systemd 252 misses what changes within a second after the service has ended, although the path unit says that it waits.
-sleep 5
+# systemd 252 misses what changes within a second after the service has ended, although the path unit says that it waits:
+# tranche-cdi-recheck.service finds it.
 mv /tmp/removed/* $libdir
 check "the specification has the library of a package that was installed" "" await has libnvidia-egl-wayland.so.1
 await has_ended
