@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 mod near;
 mod part;
+pub(super) mod remembered;
 
 pub use near::NearTimes;
 pub(super) use near::{Asker, BEGUN_FILE, NearTime, begun_text, parse_begun};

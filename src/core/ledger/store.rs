@@ -4,7 +4,7 @@ pub(in crate::ledger) mod kept;
 
 use super::book::Book;
 use super::book::record::{self, FORMAT, Unreadable};
-use super::calendar::{BEGUN_FILE, Calendar, NearTimes, begun_text, parse_begun};
+use super::calendar::{BEGUN_FILE, NearTimes, begun_text, parse_begun, remembered};
 use super::claim::Claim;
 use super::directory::{LedgerDirectory, kept_dir};
 use super::error::{LedgerError, LedgerResult};
@@ -283,7 +283,7 @@ impl Ledger {
 
     /// What is reserved of `gpu`, or of all, now or soon.
     fn times(&self, gpu: Option<&GpuUuid>) -> LedgerResult<NearTimes> {
-        let times = NearTimes::of(Calendar::read(&self.state_dir), gpu, || self.begun());
+        let times = NearTimes::of(remembered::current(&self.state_dir), gpu, || self.begun());
         Ok(times?)
     }
 
@@ -304,8 +304,8 @@ impl Ledger {
         let known = all.len();
         all.extend(used);
         if all.len() > known {
-            let times = Calendar::read(&self.state_dir).map_or(Vec::new(), |calendar| calendar.times);
-            all.retain(|number| times.iter().any(|time| time.id == *number));
+            let calendar = remembered::current(&self.state_dir).unwrap_or_default();
+            all.retain(|number| calendar.times.iter().any(|time| time.id == *number));
             self.directory.replace(BEGUN_FILE, NEW, &begun_text(&all))?;
         }
         Ok(())

@@ -341,7 +341,7 @@ impl World<'_> {
             .filter(|time| time.is_near(self.now))
             .cloned()
             .collect();
-        let near = NearTimes::at(calendar, Some(&gpu(number)), self.now, 1 << 40, || {
+        let near = NearTimes::at(&calendar, Some(&gpu(number)), self.now, 1 << 40, || {
             Ok(self.begun.clone())
         });
         Book::new(gpu(number)).with_times(near.unwrap())

@@ -220,7 +220,7 @@ mod tests {
         let plan = Arc::new(Plan::default());
         let mut snapshot = Snapshot::default();
         let mut generation_at = |clock: u64| {
-            let times = NearTimes::at(calendar.clone(), None, clock, 1 << 40, || Ok(BTreeSet::new())).unwrap();
+            let times = NearTimes::at(&calendar, None, clock, 1 << 40, || Ok(BTreeSet::new())).unwrap();
             let books = Books {
                 times,
                 ..Books::default()

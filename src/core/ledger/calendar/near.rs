@@ -6,6 +6,7 @@ use crate::ledger::clock;
 use crate::types::GpuUuid;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The file of the ledger with the reservations that their users have used, by number. It ends with the machine: after
 /// a reboot, they have the time of `noShow` again.
@@ -55,14 +56,14 @@ impl NearTimes {
     /// What is reserved of `gpu`, or of all, by `calendar`, as it was read, now. `begun` gives the reservations that
     /// were used.
     pub(in crate::ledger) fn of(
-        calendar: Result<Calendar>,
+        calendar: Result<Arc<Calendar>>,
         gpu: Option<&GpuUuid>,
         begun: impl FnOnce() -> Result<BTreeSet<u32>>,
     ) -> Result<Self> {
         let uptime = || clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| time.tv_sec().unsigned_abs());
         match calendar {
             Ok(calendar) if calendar.times.is_empty() => Ok(Self::default()),
-            Ok(calendar) => Self::at(calendar, gpu, clock(), uptime(), begun),
+            Ok(calendar) => Self::at(&calendar, gpu, clock(), uptime(), begun),
             Err(error) => Ok(Self {
                 unreadable: Some(line(&error)),
                 ..Self::default()
@@ -75,7 +76,7 @@ impl NearTimes {
     /// # Errors
     /// Returns the error of `begun`, which gives the reservations that were used, by number.
     pub fn at(
-        calendar: Calendar,
+        calendar: &Calendar,
         gpu: Option<&GpuUuid>,
         clock: u64,
         uptime: u64,
@@ -83,9 +84,10 @@ impl NearTimes {
     ) -> Result<Self> {
         let now = calendar.now(clock);
         let is_due = |time: &ReservedTime| now >= time.from.saturating_add(time.no_show) && uptime >= time.no_show;
-        let times = calendar.times.into_iter();
+        let times = calendar.times.iter();
         let near: Vec<_> = times
             .filter(|time| gpu.is_none_or(|gpu| time.device.gpu() == gpu) && time.is_near(now))
+            .cloned()
             .collect();
         let used = match near.iter().any(is_due) {
             true => begun()?,

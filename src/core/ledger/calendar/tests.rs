@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 
-fn time(from: u64, reason: Option<&str>) -> ReservedTime {
+pub(super) fn time(from: u64, reason: Option<&str>) -> ReservedTime {
     ReservedTime {
         id: 0,
         uid: 1000,

@@ -35,7 +35,7 @@ fn at(clock: u64, times: &[ReservedTime], begun: &[u32]) -> Book {
     }
     let begun: BTreeSet<u32> = begun.iter().copied().collect();
     let gpu = "GPU-11111111".parse().unwrap();
-    let near = NearTimes::at(calendar, Some(&gpu), clock, 1_000_000, || Ok(begun));
+    let near = NearTimes::at(&calendar, Some(&gpu), clock, 1_000_000, || Ok(begun));
     book().with_times(near.unwrap())
 }
 
@@ -196,7 +196,7 @@ fn a_clock_that_is_not_set_after_a_boot_gives_nothing_away() {
     calendar.text(FROM - 600).unwrap();
     let gpu = "GPU-11111111".parse().unwrap();
     let is_given = |clock: u64, uptime: u64| {
-        let near = NearTimes::at(calendar.clone(), Some(&gpu), clock, uptime, || Ok(BTreeSet::new()));
+        let near = NearTimes::at(&calendar, Some(&gpu), clock, uptime, || Ok(BTreeSet::new()));
         let mut book = book().with_times(near.unwrap());
         book.take(&by(1001, HeldPart::Whole), &Toy::new()).is_ok()
     };
