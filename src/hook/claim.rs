@@ -20,7 +20,9 @@ mod pod;
 use super::report::HookReport;
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::fs;
 use std::io::Read;
+use std::path::Path;
 use tranche_core::call::{ClaimCall, ReleaseCall, Siblings, Unknown};
 use tranche_core::claims::{ClaimEntry, Claims, NotEntered, OfferedClaim, explain, until_ended};
 use tranche_core::error::{Error, Result};
@@ -124,7 +126,12 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Hook
 }
 
 fn name_of(state: &State) -> Result<ContainerName> {
-    ContainerName::at(&state.bundle, &state.id)
+    // crun (1.8.1) gives `/` where root of the container's user namespace may not enter the bundle. Until the container
+    // is started, its first process is in the bundle's directory.
+    let is_lost = state.bundle == Path::new("/");
+    let directory = state.pid.filter(|_| is_lost).map(|pid| format!("/proc/{pid}/cwd"));
+    let bundle = directory.and_then(|directory| fs::read_link(directory).ok());
+    ContainerName::at(bundle.as_deref().unwrap_or(&state.bundle), &state.id)
 }
 
 /// Whether this process is root, and not only in a user namespace as the hooks of a rootless engine are.

@@ -27,6 +27,7 @@ mod precreate;
 mod process;
 mod report;
 mod unknown;
+mod user_namespace;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -119,7 +120,7 @@ impl RuntimeCommand<'_> {
         let settings = OwnerSettings::read(self.state_dir);
         let low_level = LowLevel::find(settings.runtimes())?;
         match &self.arguments.action {
-            Action::Create(start) => self.create(settings, start)?,
+            Action::Create(start) => self.create(settings, start, &low_level)?,
             Action::Restore { bundle, unknown, .. } => {
                 self.restore(bundle.as_deref().unwrap_or(Path::new(".")))?;
                 // What an option means that is not known may be restored instead.
@@ -133,7 +134,7 @@ impl RuntimeCommand<'_> {
         Err(low_level.execute(&words))
     }
 
-    fn create(&self, settings: OwnerSettings, start: &Start) -> Result<()> {
+    fn create(&self, settings: OwnerSettings, start: &Start, low_level: &LowLevel) -> Result<()> {
         let file = EditedFile::config(start.bundle.as_deref(), start.config.as_deref())?;
         let bundle = start.bundle.as_deref().unwrap_or(Path::new("."));
         let caller = CallingEngine::of(self.arguments.root.as_deref(), bundle, &start.id);
@@ -151,7 +152,15 @@ impl RuntimeCommand<'_> {
             refresh: &|arguments| host::refresh_once(self.state_dir, arguments),
             remark: &|remark| self.report.remark(&remark),
         };
-        file.edit(|bytes| crate::rewrite(bytes, &context)).map(drop)
+        file.edit(|bytes| {
+            let new = crate::rewrite(bytes, &context)?;
+            let config = new.as_deref().unwrap_or(bytes);
+            if let Some(why) = user_namespace::starts_no_hook(config, bundle, &low_level.path) {
+                self.report.remark(&why);
+            }
+            Ok(new)
+        })
+        .map(drop)
     }
 
     /// Without `host.json` there is no plan, so that no device needs a claim.

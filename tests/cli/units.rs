@@ -86,7 +86,9 @@ fn the_units_give_options_that_tranche_has() {
 #[test]
 fn the_unit_that_looks_once_more_does_as_the_refresh_does() {
     let service = |name: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd").join(name);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("packaging/systemd")
+            .join(name);
         let text = fs::read_to_string(path).unwrap();
         let section = text.split("[Service]").nth(1).unwrap();
         let section = section.split("[Install]").next().unwrap();

@@ -31,3 +31,4 @@ mod requests;
 mod rootless_shares;
 mod runtime;
 mod shares;
+mod user_namespaces;

@@ -40,9 +40,10 @@ user() {
     as_user podman --storage-driver vfs --cgroup-manager cgroupfs --events-backend none --root "$bed/nobody/store" \
         --runroot "$bed/nobody/runroot" --runtime "$runtime" "$@"
 }
+options=
 begin() {
     # shellcheck disable=SC2086 # options are meant to be split
-    user run --detach --name "$1" --network=none $cgroups $limits --device "nvidia.com/$3" --rootfs "$2" /bin/sleep 1000
+    user run --detach --name "$1" --network=none $cgroups $limits $options --device "nvidia.com/$3" --rootfs "$2" /bin/sleep 1000
 }
 step one begin one "$first" gpu=0.a
 step status tranche status --json --no-gpu
@@ -81,10 +82,29 @@ kill -9 "$client"; wait "$client" 2> /dev/null
 await test ! -e /run/tranche/waiting.json
 user rm --force --all --time 0 > /dev/null 2>&1
 step left tranche status --json --no-gpu
+# With more ids, the user has the own one inside, too.
+end_pause() {
+    [ ! -e /run/user/65534/libpod/tmp/pause.pid ] || kill -9 "$(cat /run/user/65534/libpod/tmp/pause.pid)"
+    rm -f /run/user/65534/libpod/tmp/pause.pid
+}
+end_pause
+echo 65534:200000:65536 > "$bed/ids"
+mount --bind "$bed/ids" /etc/subuid
+mount --bind "$bed/ids" /etc/subgid
+options=--userns=keep-id
+step keep begin keep "$second" gpu=0.b
+step keep-map user exec keep /bin/cat /proc/self/uid_map
+step keep-uid user exec keep /bin/id -u
+step keep-node user exec keep /bin/ls /dev/nvidia0
+step kept tranche status --json --no-gpu
+user rm --force --all --time 0 > /dev/null 2>&1
+options=
+end_pause
+umount /etc/subuid /etc/subgid
 kill -9 "$broker"; wait "$broker" 2> /dev/null
 step without begin without "$second" gpu=0.b
 user rm --force --all --time 0 > /dev/null 2>&1
-[ ! -e /run/user/65534/libpod/tmp/pause.pid ] || kill -9 "$(cat /run/user/65534/libpod/tmp/pause.pid)"
+end_pause
 "#;
 
 #[test]
@@ -172,7 +192,10 @@ fn a_container_of_a_users_engine_holds_a_share_until_it_is_removed() {
         session.ok("end-again");
         assert!(session.ok("claim-then").contains("nvidia.com/claim=65534.kept"));
         let id = id_of("use");
-        assert_eq!(held("used"), [("nvidia.com/claim=65534.kept".to_owned(), uid, id)]);
+        assert_eq!(
+            held("used"),
+            [("nvidia.com/claim=65534.kept".to_owned(), uid.clone(), id)]
+        );
         session.ok("holds");
         assert!(
             session.ok("waiting").contains("gpu 0 share a"),
@@ -180,6 +203,11 @@ fn a_container_of_a_users_engine_holds_a_share_until_it_is_removed() {
             session.ok("waiting")
         );
         assert_eq!(held("left"), []);
+        let id = id_of("keep");
+        assert_eq!(session.ok("keep-uid").trim(), "65534");
+        assert!(session.ok("keep-map").lines().count() > 1);
+        assert!(session.ok("keep-node").contains("/dev/nvidia0"));
+        assert_eq!(held("kept"), [("nvidia.com/gpu=0.b".to_owned(), uid, id)]);
         assert_ne!(session.step("without").code, 0, "without a broker there is no share");
     }
 }

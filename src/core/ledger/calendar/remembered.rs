@@ -36,7 +36,10 @@ impl Identity {
     /// Whether a later change would be seen in it.
     fn is_settled(&self, now: SystemTime) -> bool {
         let changed = Duration::from_secs(self.changed.0.unsigned_abs()) + SETTLED;
-        self.changed.0 >= 0 && now.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|now| now > changed)
+        self.changed.0 >= 0
+            && now
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .is_ok_and(|now| now > changed)
     }
 }
 
