@@ -1,10 +1,13 @@
 //! Memory that programs of `fake-cuda` have on a GPU whose configuration names the directory where they meet
-//! (`examples/fake-cuda/turns.rs`): the file of each block is there, and its name begins with the number of the
-//! process.
+//! (`examples/fake-cuda/turns.rs`): the file of each block is there, and its name begins with that of the process's
+//! socket. The number of the process in it is the one in its own pid namespace; NVML knows it by the one here.
 
 use crate::config::Gpu;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// The bytes of each process that lives.
 pub(crate) fn processes(gpu: &Gpu) -> BTreeMap<u32, u64> {
@@ -14,12 +17,19 @@ pub(crate) fn processes(gpu: &Gpu) -> BTreeMap<u32, u64> {
     };
     for block in fs::read_dir(directory.join(&gpu.uuid)).into_iter().flatten().flatten() {
         let name = block.file_name();
-        let pid = name.to_str().and_then(|name| name.split_once('-')?.0.parse().ok());
-        if let (Some(pid), Ok(data)) = (pid, block.metadata())
-            && fs::exists(format!("/proc/{pid}")).unwrap_or(false)
-        {
+        let pid = name.to_str().and_then(|name| owner(directory, name));
+        if let (Some(pid), Ok(data)) = (pid, block.metadata()) {
             *bytes.entry(pid).or_default() += data.len();
         }
     }
     bytes
+}
+
+/// Who has the block of this name, `PID-SINCE-…`; `None` if that process has ended.
+fn owner(directory: &Path, block: &str) -> Option<u32> {
+    let (pid, rest) = block.split_once('-')?;
+    let since = rest.split('-').next()?;
+    let socket = UnixStream::connect(directory.join(format!("{pid}-{since}.sock"))).ok()?;
+    let peer = getsockopt(&socket, PeerCredentials).ok()?;
+    u32::try_from(peer.pid()).ok()
 }

@@ -36,7 +36,7 @@ use tranche_state::device::{self, DeviceStatus};
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::not_ended::{self, NotEnded};
 use tranche_state::held::user_wait::{self, UserWait};
-use tranche_state::held::{Held, HeldUsage, View, by_broker, idleness, root_only};
+use tranche_state::held::{Held, HeldTurn, HeldUsage, View, by_broker, idleness, root_only};
 use tranche_state::hold::TimeLimits;
 use tranche_state::public_status::{PublicDevice, PublicStatus};
 
@@ -292,6 +292,10 @@ impl Observed {
             let mut held = self.view.held(claim);
             if let Some(limits) = &limits {
                 limits.show(&mut held, claim, &idleness, &not_ended);
+            }
+            match HeldTurn::of(claim, &options.state_dir) {
+                Ok(turn) => held.turn = turn,
+                Err(error) => self.problems.push(error),
             }
             self.claims.push(held);
         }

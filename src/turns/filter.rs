@@ -183,15 +183,16 @@ impl DeviceFilter {
     }
 }
 
-/// Whether a line of `devices.list` (`c 195:* rw`) is about the device. A list that begins with `a *:* rwm` allows all
-/// that is not denied, and does not say what is denied.
+/// Whether a line of `devices.list` (`c 195:* rw`) lets the device be opened. A list that begins with `a *:* rwm` allows
+/// all that is not denied, and does not say what is denied. Engines let every container make nodes (`c *:* m`).
 fn allows(line: &str, device: DeviceNumber) -> bool {
     let mut words = line.split_ascii_whitespace();
     let (Some(kind), Some((major, minor))) = (words.next(), words.next().and_then(|word| word.split_once(':'))) else {
         return false;
     };
+    let opens = words.next().is_some_and(|access| access.contains(['r', 'w']));
     let is = |word: &str, number: u32| word == "*" || word == number.to_string();
-    matches!(kind, "a" | "c") && is(major, device.major) && is(minor, device.minor)
+    matches!(kind, "a" | "c") && opens && is(major, device.major) && is(minor, device.minor)
 }
 
 #[cfg(test)]

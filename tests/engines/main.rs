@@ -31,4 +31,5 @@ mod requests;
 mod rootless_shares;
 mod runtime;
 mod shares;
+mod turns;
 mod user_namespaces;

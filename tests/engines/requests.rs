@@ -50,7 +50,7 @@ pub(super) enum Way {
 
 impl Way {
     /// The words of the engine, and the variables that they need.
-    fn script(self) -> (&'static str, &'static str) {
+    pub(super) fn script(self) -> (&'static str, &'static str) {
         const PODMAN: &str = include_str!("requests/podman.sh");
         const DOCKER: &str = include_str!("requests/docker.sh");
         const CTR: &str = concat!(include_str!("requests/containerd.sh"), include_str!("requests/ctr.sh"));
@@ -90,7 +90,7 @@ impl Way {
     }
 
     /// What it needs and is not here.
-    fn missing(self) -> Option<String> {
+    pub(super) fn missing(self) -> Option<String> {
         let mut absent: Vec<&str> = self.programs().to_vec();
         absent.retain(|name| find(name).is_none());
         let has_grpc = || Command::new("/usr/bin/python3").args(["-c", "import grpc"]).output();

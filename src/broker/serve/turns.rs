@@ -374,7 +374,7 @@ impl TurnThread {
             known: BTreeMap::new(),
         };
         let next = turns.look(now, holders, &mut machine)?;
-        self.is_watching = turns.has_suspended();
+        self.is_watching = turns.has_others();
         if next.is_none() {
             self.devices.remove(device);
         }

@@ -38,8 +38,10 @@ pub struct DeviceTurns {
     written: TurnRecord,
     /// Since when the change has waited for memory.
     awaiting: Option<Duration>,
-    /// Why somebody who is away can open the device.
-    not_kept_away: Option<String>,
+    /// Why nothing can be done now.
+    cannot: Option<String>,
+    /// Who cannot be kept from the device, and why. While a holder's device changes, this is as it was before.
+    not_kept_away: BTreeMap<ClaimKey, String>,
     /// What was said last, so that it is said once.
     said: Option<String>,
 }
@@ -71,7 +73,8 @@ impl DeviceTurns {
             written: record.clone(),
             record,
             awaiting: None,
-            not_kept_away: None,
+            cannot: None,
+            not_kept_away: BTreeMap::new(),
             said: None,
         })
     }
@@ -94,14 +97,13 @@ impl DeviceTurns {
 
     /// Why somebody who is away can open the device; `None` if nobody can.
     pub fn not_kept_away(&self) -> Option<String> {
-        self.not_kept_away.clone()
+        self.cannot.as_ref().or(self.not_kept_away.values().next()).cloned()
     }
 
-    /// Whether somebody is away with memory in that of the machine.
-    pub fn has_suspended(&self) -> bool {
-        let is_away =
-            |(key, holder): (&ClaimKey, &HolderRecord)| holder.bytes > 0 && self.record.resident.as_ref() != Some(key);
-        self.record.holders.iter().any(is_away)
+    /// Whether somebody is away, who may want it. How much memory that one has may be unknown.
+    pub fn has_others(&self) -> bool {
+        let mut holders = self.record.holders.keys();
+        holders.any(|key| self.record.resident.as_ref() != Some(key))
     }
 
     /// Takes in that nothing can be done now.
@@ -109,7 +111,7 @@ impl DeviceTurns {
     /// # Errors
     /// Returns an error if that cannot be recorded.
     pub fn cannot(&mut self, why: String) -> Result<()> {
-        self.not_kept_away = Some(why.clone());
+        self.cannot = Some(why.clone());
         self.say(Some(why));
         self.record.write(&self.state_dir, &self.key)
     }
@@ -175,7 +177,8 @@ impl DeviceTurns {
             // It was started to use the device, and cannot open it before its turn.
             self.turns.call(new, now);
         }
-        self.not_kept_away = None;
+        self.cannot = None;
+        self.not_kept_away.retain(|key, _| holders.contains_key(key));
         let resident = self.turns.resident().cloned();
         for (key, holder) in holders {
             let is_resident = resident.as_ref() == Some(key);
@@ -190,9 +193,13 @@ impl DeviceTurns {
             // A container may have begun to use the claim since. What is changing is left to the change.
             let change = self.record.change.as_ref();
             let is_changing = change.is_some_and(|change| [&change.from, &change.to].contains(&&Some(key.clone())));
-            if !is_changing && let Err(fault) = set_open(holder, is_resident, machine) {
+            if is_changing {
+                continue;
+            }
+            self.not_kept_away.remove(key);
+            if let Err(fault) = set_open(holder, is_resident, machine) {
                 let why = format!("{}: {fault}", holder.who());
-                self.not_kept_away = Some(why.clone());
+                self.not_kept_away.insert(key.clone(), why.clone());
                 self.say(Some(why));
             }
         }

@@ -1,7 +1,7 @@
 //! Who holds a device that is given by turns: a claim, with the processes that use it.
 
 use std::collections::BTreeMap;
-use tranche_core::ledger::{Books, Claim, InitProcess};
+use tranche_core::ledger::{Books, Claim, ClaimState, InitProcess};
 use tranche_core::types::{DeviceKey, Strategy};
 use tranche_plan::hold;
 use tranche_state::turns::ClaimKey;
@@ -18,7 +18,9 @@ pub struct TurnHolder {
 impl TurnHolder {
     /// All who use the device of this key by turns. A claim that nobody uses has no process to suspend.
     pub fn all(books: &Books, device: &DeviceKey) -> BTreeMap<ClaimKey, Self> {
-        let of_device = |claim: &&Claim| claim.device == *device && claim.part.strategy() == Strategy::Turns;
+        // The process of a reservation is the one that starts the container.
+        let is_used = |claim: &Claim| claim.state != ClaimState::Reserved && claim.part.strategy() == Strategy::Turns;
+        let of_device = |claim: &&Claim| claim.device == *device && is_used(claim);
         let mut holders: BTreeMap<String, Self> = BTreeMap::new();
         for claim in books.claims().filter(of_device) {
             let Some(init) = claim.process.clone() else { continue };

@@ -80,10 +80,7 @@ fn table(held: &[Held]) -> String {
             claim.shares(),
             claim.memory(),
             claim.compute(),
-            claim
-                .turn
-                .as_ref()
-                .map_or_else(|| claim.state.to_string(), |turn| turn.state().to_owned()),
+            claim.state_words(),
             claim.holder(),
             left(claim),
         ]);

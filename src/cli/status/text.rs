@@ -70,7 +70,7 @@ fn claims(text: &mut String, status: &Status<'_>, sees_ledger: bool) {
                 claim.cdi.clone(),
                 claim.shares(),
                 claim.holder(),
-                claim.state.to_string(),
+                claim.state_words(),
                 claim.uid.to_string(),
                 utc(claim.since),
             ];

@@ -121,7 +121,7 @@ impl HeldTurn {
         }))
     }
 
-    /// In a few words: `has it`, `wants it`, `suspended`.
+    /// In a few words: `has the device`, `suspended`, `waits for its turn`, `away`.
     pub fn state(&self) -> &'static str {
         match (self.is_resident, self.is_put_aside, self.wants_since) {
             (true, ..) => "has the device",
@@ -276,6 +276,12 @@ impl Held {
             (None, Some(process)) => process.shown(),
             (None, None) => format!("user {} (no container yet)", self.uid),
         }
+    }
+
+    /// Its state, in a table: where holders have a device by turns, whether it has it.
+    pub fn state_words(&self) -> String {
+        let turn = self.turn.as_ref().map(HeldTurn::state);
+        turn.map_or_else(|| self.state.to_string(), str::to_owned)
     }
 
     /// Its memory, in a table.

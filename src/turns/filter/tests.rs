@@ -89,6 +89,7 @@ fn a_line_of_the_list_is_about_its_devices() {
         ("c 11:5 rwm", false, false),
         ("", false, false),
         ("c", false, false),
+        ("c *:* m", false, false),
     ] {
         assert_eq!((allows(line, ZERO), allows(line, FULL)), (zero, full), "{line}");
     }
