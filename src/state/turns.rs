@@ -4,9 +4,10 @@ use crate::state_file::{self, FileForm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tranche_core::error::Result;
 use tranche_core::process_identity::ProcessIdentity;
-use tranche_core::types::DeviceKey;
+use tranche_core::types::{DeviceKey, DriverVersion};
 use tranche_plan::turns::change::{Change, Lost};
 
 const FORM: FileForm = FileForm {
@@ -33,6 +34,12 @@ pub struct TurnRecord {
     pub driver: Option<ProcessIdentity>,
     /// Why the last change failed; `None` after one that did not.
     pub trouble: Option<String>,
+    /// How many changes there were since somebody has held the device.
+    #[serde(default)]
+    pub changes: u64,
+    /// How long the last one took, in milliseconds.
+    #[serde(default)]
+    pub last_change_ms: Option<u64>,
 }
 
 /// One who holds it. Each time is in seconds since boot.
@@ -48,6 +55,12 @@ pub struct HolderRecord {
     /// How much memory it had on the device when it was suspended, in bytes.
     #[serde(default)]
     pub bytes: u64,
+    /// Whether processes of it were resumed: some drivers hang the machine when they are killed.
+    #[serde(default)]
+    pub was_resumed: bool,
+    /// The driver that suspended it last, which alone can resume it.
+    #[serde(default)]
+    pub driver_version: Option<DriverVersion>,
 }
 
 /// A change.
@@ -57,17 +70,21 @@ pub struct ChangeRecord {
     pub from: Option<ClaimKey>,
     /// Who becomes resident.
     pub to: Option<ClaimKey>,
+    /// When it began, in milliseconds since boot.
+    #[serde(default)]
+    pub begun_ms: u64,
     is_back: bool,
     lost_from: bool,
     lost_to: bool,
 }
 
 impl ChangeRecord {
-    /// A change that begins.
-    pub fn new(from: Option<ClaimKey>, to: Option<ClaimKey>) -> Self {
+    /// A change that begins at `now`, the time since boot.
+    pub fn new(from: Option<ClaimKey>, to: Option<ClaimKey>, now: Duration) -> Self {
         Self {
             from,
             to,
+            begun_ms: millis(now),
             ..Self::default()
         }
     }
@@ -81,6 +98,11 @@ impl ChangeRecord {
                 to: self.lost_to,
             },
         }
+    }
+
+    /// Whether it is about this claim.
+    pub fn is_of(&self, claim: &ClaimKey) -> bool {
+        [&self.from, &self.to].contains(&&Some(claim.clone()))
     }
 
     /// Takes in how far it has come.
@@ -100,6 +122,25 @@ impl TurnRecord {
         Ok(content.unwrap_or_default())
     }
 
+    /// Those who are away with memory in that of the machine. One that gives way at the moment is not among them.
+    pub fn suspended(&self) -> impl Iterator<Item = (&ClaimKey, &HolderRecord)> {
+        let is_away = |(key, holder): &(&ClaimKey, &HolderRecord)| holder.bytes > 0 && !self.is_resident(key);
+        self.holders.iter().filter(is_away)
+    }
+
+    /// Whether this claim can use the device.
+    pub fn is_resident(&self, claim: &ClaimKey) -> bool {
+        self.resident.as_ref() == Some(claim)
+    }
+
+    /// Takes in that the change that was being made is complete at `now`, the time since boot.
+    pub fn count_change(&mut self, now: Duration) {
+        if let Some(change) = self.change.take() {
+            self.changes += 1;
+            self.last_change_ms = Some(millis(now).saturating_sub(change.begun_ms));
+        }
+    }
+
     /// Records it; without a holder, the file is removed. Root alone can read it.
     ///
     /// # Errors
@@ -115,6 +156,10 @@ impl TurnRecord {
         };
         state_file::write_private(&path, &content)
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// GPUs alone are given by turns, so that the key is a UUID or a PCI address.

@@ -2,6 +2,7 @@
 //! that keep the others from it.
 
 use crate::access::{Bed, PROTECTED};
+use crate::scene::BOB;
 use crate::support::fake_turns::{self, TurnsClient};
 use crate::support::test_cgroup::TestCgroup;
 use crate::support::{fake_host, skip, until};
@@ -11,13 +12,17 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tranche_core::claims::{ClaimEntry, Claims};
-use tranche_core::ledger::{ContainerName, Holder};
+use tranche_core::ledger::{Change, Claim, ContainerName, Holder, Ledger};
 use tranche_core::types::{Bounds, DeviceKey, Part, Promise, Subject};
 use tranche_turns::wishes::{HostLibrary, Wishes};
 
 const GPU: &str = "GPU-7a3c5e10-2b4d-4f68-8a9c-0d1e2f304152";
 
-const LIBRARY: &str = "host/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04";
+/// A driver of which no fault is known that matters here.
+const DRIVER: &str = "580.159.04";
+
+/// One that lets the machine hang when resumed work is killed.
+const HANGS: &str = "595.71.05";
 
 /// `work` in one piece is shorter than a turn.
 const POLICY: &str = "\
@@ -35,6 +40,7 @@ const MIB: u64 = 1 << 20;
 /// The machine, and the containers that were started.
 struct Turns {
     bed: Bed,
+    driver: &'static str,
 }
 
 /// A container: one process in a cgroup of its own.
@@ -46,10 +52,14 @@ struct Container {
 
 impl Turns {
     fn new(test: &str) -> Option<Self> {
+        Self::with(test, DRIVER, POLICY)
+    }
+
+    fn with(test: &str, driver: &'static str, policy: &str) -> Option<Self> {
         let test = format!("turns::{test}");
         let build = |scene: &crate::scene::Scene| {
-            let host = fake_host::build("h200-in-vm", &scene.at("host")).unwrap();
-            let library = host.path("/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04");
+            let host = fake_host::build_with_driver("h200-in-vm", driver, &scene.at("host")).unwrap();
+            let library = host.path(&format!("/usr/lib/x86_64-linux-gnu/libcuda.so.{driver}"));
             fake_turns::install(&library, &scene.at("meeting"), GPU, 64);
             host.nvml(|config| {
                 config["gpus"][0]["memory_mib"] = 64.into();
@@ -63,19 +73,21 @@ impl Turns {
             skip::not_run(&format!("broker::{test}"), &why);
             return None;
         }
-        let mut bed = Bed::on_host(&test, POLICY, PROTECTED, build)?;
+        let bed = Bed::on_host(&test, policy, PROTECTED, build)?;
+        let mut turns = Self { bed, driver };
         // Before Linux 6.6, nobody is woken by a call.
-        let library = HostLibrary::at(&bed.scene.at(LIBRARY));
+        let library = HostLibrary::at(&turns.library());
         if let Err(why) = library.and_then(|library| Wishes::new(library, 1)) {
             skip::not_run(&format!("broker::{test}"), &why.to_string());
             return None;
         }
-        bed.start();
-        Some(Self { bed })
+        turns.bed.start();
+        Some(turns)
     }
 
     fn library(&self) -> PathBuf {
-        self.bed.scene.at(LIBRARY)
+        let path = format!("host/usr/lib/x86_64-linux-gnu/libcuda.so.{}", self.driver);
+        self.bed.scene.at(&path)
     }
 
     fn key(&self) -> DeviceKey {
@@ -84,7 +96,10 @@ impl Turns {
 
     /// Starts a container that holds the place `number`, as a hook of an engine of root does.
     fn start(&self, number: u32) -> Container {
-        let program = TurnsClient::without_context(&self.library());
+        self.start_as(number, TurnsClient::without_context(&self.library()))
+    }
+
+    fn start_as(&self, number: u32, program: TurnsClient) -> Container {
         let cgroup = TestCgroup::of_controller("devices", &format!("turns-{number}-{}", program.pid())).unwrap();
         // As engines make it: nothing is allowed but what the container has.
         fs::write(cgroup.0.join("devices.deny"), "a").unwrap();
@@ -152,6 +167,23 @@ impl Turns {
         let says = container.program.says_something_in(Duration::from_secs(60));
         assert!(says, "{:?}\n{}", self.record(), self.logged());
         container.program.read()
+    }
+
+    /// Gives the claim on a place to a user, as if a program of that user had it.
+    fn give_to(&self, number: u32, uid: u32) {
+        let ledger = Ledger::open(&self.bed.scene.at("state")).unwrap();
+        let changed = ledger.lock().unwrap().change_each(|book| {
+            let is_of = |claim: &&mut Claim| claim.part.to_string().contains(&number.to_string());
+            for claim in book.claims.iter_mut().filter(is_of) {
+                claim.uid = uid;
+                claim.holder = Holder::Process {
+                    program: "train".to_owned(),
+                    id: "1".to_owned(),
+                };
+            }
+            Change::Made
+        });
+        assert!(changed.unwrap().is_empty());
     }
 
     fn logged(&self) -> String {
@@ -326,4 +358,54 @@ fn a_start_is_refused_where_its_container_cannot_be_kept_away_or_nobody_relies_o
         refused.contains("was never tried with this driver and GPU"),
         "{refused}"
     );
+}
+
+#[test]
+fn resumed_work_is_suspended_before_it_is_ended_where_the_machine_would_hang() {
+    let test = "resumed_work_is_suspended_before_it_is_ended_where_the_machine_would_hang";
+    let policy = format!("{POLICY}  users:\n    default: {{maxHold: 1s, atLimit: end, grace: 1s}}\n");
+    let Some(turns) = Turns::with(test, HANGS, &policy) else {
+        return;
+    };
+    let mut first = turns.start_as(0, TurnsClient::of_user(&turns.library(), BOB));
+    turns.await_resident(0);
+    assert_eq!(first.program.ask(&format!("take {}", 30 * MIB)), "taken");
+    let mut second = turns.start(1);
+    turns.await_resident(1);
+    first.program.tell("call");
+    assert_eq!(turns.said(&mut first), "called");
+    // It has been resumed. From now on it is a user's, who has had it for too long, and it cannot be suspended.
+    let meeting = turns.bed.scene.at("meeting");
+    fs::write(meeting.join("faults"), r#"{"lock": 999}"#).unwrap();
+    let ask = |verb: &str, fields: Value| turns.bed.scene.ask(0, verb, fields);
+    let refused = ask("release", json!({"what": "0.0", "force": true})).unwrap_err();
+    assert!(
+        refused.contains("could never be resumed without its claim"),
+        "{refused}"
+    );
+    turns.give_to(0, BOB);
+    let cannot = || {
+        let list = turns.bed.scene.ask(BOB, "list", json!({})).unwrap();
+        list["claims"][0]["cannot_be_ended"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    until("it is said why it is not ended", || {
+        cannot().contains("cannot be locked")
+    });
+    let expected = "with driver 595.71.05, the machine can hang when resumed work is killed";
+    assert!(cannot().contains(expected), "{}", cannot());
+    // Much longer than the grace, and with a look at who is to be ended.
+    std::thread::sleep(Duration::from_secs(7));
+    assert!(!first.program.has_ended(), "{}", turns.logged());
+    let refused = ask("turn", json!({"what": format!("{GPU}.0"), "suspend": false})).unwrap_err();
+    assert!(refused.contains("is being ended"), "{refused}");
+    fs::remove_file(meeting.join("faults")).unwrap();
+    until("it has ended", || first.program.has_ended());
+    // Whoever looks at the other processes would find that the machine hangs.
+    ask("turn", json!({"what": "c1", "suspend": false})).unwrap();
+    turns.await_resident(1);
+    assert_eq!(second.program.ask(&format!("take {}", 40 * MIB)), "taken");
+    assert!(!meeting.join("host-hung").exists(), "{}", turns.logged());
 }

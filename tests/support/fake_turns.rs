@@ -5,6 +5,7 @@ use crate::{fake_library, programs};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
@@ -22,6 +23,12 @@ pub struct FakeTurns {
 pub fn install(library: &Path, meeting: &Path, gpu: &str, memory_mib: u64) {
     fake_library::CUDA.install(library, &[]).unwrap();
     fs::create_dir(meeting).unwrap();
+    // Programs of users meet here too.
+    fs::create_dir(meeting.join(gpu)).unwrap();
+    fs::write(meeting.join("lock"), "").unwrap();
+    for path in [meeting, &meeting.join(gpu), &meeting.join("lock")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
     let mut config = config(meeting, memory_mib, None);
     config["gpus"][0]["uuid"] = gpu.into();
     fs::write(library.with_file_name("cuda.json"), config.to_string()).unwrap();
@@ -82,12 +89,12 @@ impl FakeTurns {
 
     /// Starts a program that has so many bytes of GPU memory.
     pub fn client(&self, bytes: u64) -> TurnsClient {
-        TurnsClient::start(&self.library(), bytes, None)
+        TurnsClient::start(&self.library(), bytes, None, 0)
     }
 
     /// The same, with faults of its own.
     pub fn faulty_client(&self, bytes: u64, faults: &str) -> TurnsClient {
-        TurnsClient::start(&self.library(), bytes, Some(faults))
+        TurnsClient::start(&self.library(), bytes, Some(faults), 0)
     }
 }
 
@@ -101,15 +108,23 @@ pub struct TurnsClient {
 impl TurnsClient {
     /// Starts a program that uses this library and has no context yet.
     pub fn without_context(library: &Path) -> Self {
-        Self::start(library, 0, None)
+        Self::start(library, 0, None, 0)
     }
 
-    fn start(library: &Path, bytes: u64, faults: Option<&str>) -> Self {
+    /// The same, as this user.
+    pub fn of_user(library: &Path, uid: u32) -> Self {
+        Self::start(library, 0, None, uid)
+    }
+
+    fn start(library: &Path, bytes: u64, faults: Option<&str>, uid: u32) -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         let directory = BUILT.get_or_init(|| fake_library::build("fake-cuda-client").unwrap());
         let mut command = Command::new(directory.join("fake-cuda-client"));
         command.arg(library).arg(bytes.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        if uid != 0 {
+            command.uid(uid).gid(uid);
+        }
         if let Some(faults) = faults {
             command.env("TRANCHE_FAKE_TURNS_FAULTS", faults);
         }
@@ -156,6 +171,11 @@ impl TurnsClient {
     pub fn end(&mut self) {
         self.tell("end");
         assert!(self.child.wait().unwrap().success());
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Kills it.

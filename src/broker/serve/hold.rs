@@ -15,6 +15,7 @@ mod work;
 pub(super) use frozen::thaw_left;
 
 use super::commands::Commands;
+use super::turns::suspended_first;
 use blockers::Blockers;
 use busy::Busy;
 use ending::{Ending, Place};
@@ -141,7 +142,7 @@ impl Acted {
                 // Once in a look, also for a claim that exceeds both limits.
                 Due::End if ended.insert(key) => {
                     let grace = one.limit.value.grace.get();
-                    end(&mut self.ending, key, one.claim, grace, &claims, commands.state_dir());
+                    end(&mut self.ending, key, one.claim, grace, &claims, commands);
                 }
                 Due::End => {}
             }
@@ -205,36 +206,37 @@ impl Acted {
 }
 
 /// Begins to end the holder of a claim, or goes on with it: it is asked to, and killed when `grace` is over. One that
-/// cannot be ended is tried again at each look.
+/// cannot be ended is tried again at each look, as is one whose work has to be suspended first.
 fn end(
     known: &mut BTreeMap<ClaimKey, Ending>,
     key: &str,
     claim: &Claim,
     grace: Duration,
     claims: &Claims,
-    state_dir: &Path,
+    commands: &Commands<'_>,
 ) {
     let Some(process) = &claim.process else { return };
     let place = Place {
         machine: claims.machine(),
-        state_dir,
+        state_dir: commands.state_dir(),
         uptime: claims.uptime(),
     };
     // A claim that was made beforehand may have another container by now.
-    let begun = known.get_mut(key).filter(|ending| ending.is_of(process));
-    let (done, was_stuck, stuck) = match begun {
-        None => {
-            let (ending, done) = Ending::ask(claim, process, grace, place);
-            let stuck = ending.stuck().map(str::to_owned);
-            known.insert(key.to_owned(), ending);
-            (done, None, stuck)
-        }
-        Some(ending) => {
-            let was_stuck = ending.stuck().map(str::to_owned);
+    let begun = known.remove(key).filter(|ending| ending.is_of(process));
+    let was_stuck = begun.as_ref().and_then(|ending| ending.stuck().map(str::to_owned));
+    let (ending, done) = match (
+        begun.filter(Ending::was_asked),
+        suspended_first(commands, claims, claim),
+    ) {
+        (_, Err(why)) => (Ending::not_yet(claim, process, why), None),
+        (None, Ok(())) => Ending::ask(claim, process, grace, place),
+        (Some(mut ending), Ok(())) => {
             let done = ending.go_on(grace, place);
-            (done, was_stuck, ending.stuck().map(str::to_owned))
+            (ending, done)
         }
     };
+    let stuck = ending.stuck().map(str::to_owned);
+    known.insert(key.to_owned(), ending);
     let who = claim.who();
     if let Some(what) = done {
         tracing::warn!("{who}: process {}: {what}", process.pid);

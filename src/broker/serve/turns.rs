@@ -1,5 +1,9 @@
 //! The thread that gives devices to one holder after another.
 
+mod suspended_first;
+
+pub(super) use suspended_first::suspended_first;
+
 use super::commands::Commands;
 use super::peer::BrokerClient;
 use crate::control::DriverAccess;
@@ -17,13 +21,15 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use suspended_first::BeforeEnd;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result, line};
 use tranche_core::ledger::process::Machine;
 use tranche_core::ledger::{Books, Ledger, Strategy};
-use tranche_core::types::{DeviceKey, MemorySize};
+use tranche_core::types::{DeviceKey, DriverVersion, MemorySize};
 use tranche_plan::policy::TurnSettings;
 use tranche_plan::share::Method;
+use tranche_plan::turns::drivers;
 use tranche_protocol::TurnRequest;
 use tranche_state::mutex::lock;
 use tranche_state::turns::ClaimKey;
@@ -66,6 +72,8 @@ struct DeskState {
     wrong: BTreeMap<DeviceKey, String>,
     /// Who is to be put aside, or resumed.
     asked: Vec<(DeviceKey, ClaimKey, bool)>,
+    /// Who is about to be ended, and suspended first.
+    before_end: BeforeEnd,
 }
 
 impl TurnDesk {
@@ -168,9 +176,16 @@ pub(super) fn put_aside(commands: &Commands<'_>, peer: &BrokerClient, request: &
     let holder = verbs::turn_holder(commands.state_dir(), peer.caller(), &request.what)?;
     let device = holder.claim.device.clone();
     let key = tranche_plan::hold::key(&holder.claim);
-    lock(&commands.turns.state)
-        .asked
-        .push((device.clone(), key, request.suspend));
+    {
+        let mut state = lock(&commands.turns.state);
+        if !request.suspend && state.before_end.has(&device, &key) {
+            return Err(Error::failed(
+                &request.what,
+                "is being ended, and stays suspended until then",
+            ));
+        }
+        state.asked.push((device.clone(), key, request.suspend));
+    }
     commands.turns.wait_ready(&device)?;
     Ok(json!({}))
 }
@@ -262,6 +277,7 @@ impl TurnThread {
         // Nothing is suspended or resumed while MIG is changed: the driver has to be out of use for that.
         let _no_change = lock(&commands.mig);
         let driver = self.find(&commands.turns, &access)?;
+        let version = facts.inventory.driver.as_ref().map(|driver| &driver.version);
         let mut next = SELDOM;
         for device in devices {
             let settings = planned
@@ -285,6 +301,7 @@ impl TurnThread {
             let place = Place {
                 state_dir: commands.state_dir(),
                 driver: &driver,
+                version,
                 nvml: &access.nvml,
                 machine: claims.machine(),
                 nodes,
@@ -361,7 +378,7 @@ impl TurnThread {
             turns.put_aside(&key, suspend, now)?;
         }
         match place.driver.process() {
-            Ok(process) => turns.set_driver(process),
+            Ok(process) => turns.set_driver(process, place.version.cloned()),
             Err(failure) => return turns.cannot(failure.to_string()).map(|()| SELDOM),
         }
         let mut machine = RealMachine {
@@ -371,6 +388,7 @@ impl TurnThread {
             nvml: place.nvml,
             wishes: self.wishes.as_mut(),
             machine: place.machine,
+            hangs: place.version.and_then(drivers::hangs),
             known: BTreeMap::new(),
         };
         let next = turns.look(now, holders, &mut machine)?;
@@ -386,6 +404,8 @@ impl TurnThread {
 struct Place<'a> {
     state_dir: &'a Path,
     driver: &'a TurnsDriver,
+    /// Which driver it is, if that is known.
+    version: Option<&'a DriverVersion>,
     nvml: &'a Nvml,
     machine: &'a Machine,
     /// The nodes of the device.

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tranche_core::error::Result;
 use tranche_core::process_identity::ProcessIdentity;
-use tranche_core::types::DeviceKey;
+use tranche_core::types::{DeviceKey, DriverVersion};
+use tranche_plan::hold;
 use tranche_plan::policy::TurnSettings;
 use tranche_plan::turns::change::{Change, ChangeSeen, ClaimSeen, CudaState, Side, Step};
 use tranche_plan::turns::{Handover, TurnDevice};
@@ -42,8 +43,8 @@ pub struct DeviceTurns {
     cannot: Option<String>,
     /// Who cannot be kept from the device, and why. While a holder's device changes, this is as it was before.
     not_kept_away: BTreeMap<ClaimKey, String>,
-    /// What was said last, so that it is said once.
-    said: Option<String>,
+    /// Which driver it is, if that is known.
+    version: Option<DriverVersion>,
 }
 
 impl DeviceTurns {
@@ -75,7 +76,7 @@ impl DeviceTurns {
             awaiting: None,
             cannot: None,
             not_kept_away: BTreeMap::new(),
-            said: None,
+            version: None,
         })
     }
 
@@ -90,9 +91,10 @@ impl DeviceTurns {
         &self.record
     }
 
-    /// Takes in which process makes the changes from now on.
-    pub fn set_driver(&mut self, driver: ProcessIdentity) {
+    /// Takes in which process makes the changes from now on, with the driver of this version.
+    pub fn set_driver(&mut self, driver: ProcessIdentity, version: Option<DriverVersion>) {
         self.record.driver = Some(driver);
+        self.version = version;
     }
 
     /// Why somebody who is away can open the device; `None` if nobody can.
@@ -156,7 +158,7 @@ impl DeviceTurns {
             self.keep(now)?;
             return Ok(self.next(now));
         }
-        self.record.change = Some(ChangeRecord::new(handover.from, handover.to));
+        self.record.change = Some(ChangeRecord::new(handover.from, handover.to, now));
         self.keep(now)?;
         Ok(Some(Duration::ZERO))
     }
@@ -182,17 +184,16 @@ impl DeviceTurns {
         let resident = self.turns.resident().cloned();
         for (key, holder) in holders {
             let is_resident = resident.as_ref() == Some(key);
-            if is_resident {
+            // A container may have begun to use the claim since. What is changing is left to the change.
+            let is_changing = self.record.change.as_ref().is_some_and(|change| change.is_of(key));
+            if is_resident && !is_changing {
                 // A holder that cannot be seen working is taken for one that works, until the turn ends.
                 if machine.has_worked(holder).unwrap_or(true) {
                     self.turns.work(now);
                 }
-            } else if machine.has_called(holder) {
+            } else if !is_resident && machine.has_called(holder) {
                 self.turns.call(key, now);
             }
-            // A container may have begun to use the claim since. What is changing is left to the change.
-            let change = self.record.change.as_ref();
-            let is_changing = change.is_some_and(|change| [&change.from, &change.to].contains(&&Some(key.clone())));
             if is_changing {
                 continue;
             }
@@ -251,7 +252,12 @@ impl DeviceTurns {
                 self.set_state(record, change.go_back(), now)?;
                 return Ok(Went::On);
             }
-            step => sides.make(step, machine),
+            step => {
+                if let Step::Unlock(side, _) = step {
+                    self.note_resumed(&record, side, now)?;
+                }
+                sides.make(step, machine, &self.record)
+            }
         };
         match done {
             Ok(()) => {
@@ -273,6 +279,18 @@ impl DeviceTurns {
         }
     }
 
+    /// Records that a holder goes on, before it does.
+    fn note_resumed(&mut self, change: &ChangeRecord, side: Side, now: Duration) -> Result<()> {
+        let key = match side {
+            Side::From => &change.from,
+            Side::To => &change.to,
+        };
+        if let Some(holder) = key.as_ref().and_then(|key| self.record.holders.get_mut(key)) {
+            holder.was_resumed = true;
+        }
+        self.keep(now)
+    }
+
     fn set_state(&mut self, mut record: ChangeRecord, state: Change, now: Duration) -> Result<()> {
         record.set_state(state);
         self.record.change = Some(record);
@@ -285,7 +303,7 @@ impl DeviceTurns {
             to: record.to,
         };
         self.turns.complete(&handover, now);
-        self.record.change = None;
+        self.record.count_change(now);
         self.say(None);
         for key in handover.from.iter().chain(&handover.to) {
             if let Some(holder) = self.record.holders.get_mut(key) {
@@ -309,15 +327,8 @@ impl DeviceTurns {
             Ok(bytes) => bytes,
             Err(fault) => return Some(fault.to_string()),
         };
-        let is_away =
-            |(other, _): &(&ClaimKey, &HolderRecord)| *other != key && Some(*other) != self.record.resident.as_ref();
-        let suspended: u64 = self
-            .record
-            .holders
-            .iter()
-            .filter(is_away)
-            .map(|(_, holder)| holder.bytes)
-            .sum();
+        // The one who gives way is still resident.
+        let suspended: u64 = self.record.suspended().map(|(_, holder)| holder.bytes).sum();
         let most = self.settings.host_memory.bytes();
         if suspended.saturating_add(bytes) > most {
             let mib = |bytes: u64| bytes >> 20;
@@ -334,6 +345,7 @@ impl DeviceTurns {
             && let Some(known) = self.record.holders.get_mut(key)
         {
             known.bytes = bytes;
+            known.driver_version.clone_from(&self.version);
         }
         lacks.map(|why| format!("{}: {why}", holder.who()))
     }
@@ -381,10 +393,9 @@ impl DeviceTurns {
 
     /// Says what is wrong, once while it lasts.
     fn say(&mut self, trouble: Option<String>) {
-        if let Some(why) = trouble.as_ref().filter(|why| self.said.as_ref() != Some(why)) {
+        if let Some(why) = trouble.as_ref().filter(|why| self.record.trouble.as_ref() != Some(why)) {
             tracing::warn!("turns of {}: {why}", self.key);
         }
-        self.said.clone_from(&trouble);
         self.record.trouble = trouble;
     }
 }
@@ -438,7 +449,12 @@ impl Sides<'_> {
         })
     }
 
-    fn make(&self, step: Step, machine: &mut dyn TurnMachine) -> std::result::Result<(), TurnFault> {
+    fn make(
+        &self,
+        step: Step,
+        machine: &mut dyn TurnMachine,
+        record: &TurnRecord,
+    ) -> std::result::Result<(), TurnFault> {
         let of = |side: Side| match side {
             Side::From => self.from,
             Side::To => self.to,
@@ -446,7 +462,10 @@ impl Sides<'_> {
         match step {
             Step::Close(side) => of(side).map_or(Ok(()), |holder| machine.set_open(holder, false)),
             Step::Open(side) => of(side).map_or(Ok(()), |holder| machine.set_open(holder, true)),
-            Step::End(side) => of(side).map_or(Ok(()), |holder| machine.end(holder)),
+            Step::End(side) => of(side).map_or(Ok(()), |holder| {
+                let known = record.holders.get(&hold::key(&holder.claim));
+                machine.end(holder, known.is_some_and(|known| known.was_resumed))
+            }),
             Step::Lock(pid) => machine.lock(pid),
             Step::Checkpoint(pid) => machine.checkpoint(pid),
             Step::Restore(_, pid) => machine.restore(pid),

@@ -44,6 +44,8 @@ pub struct RealMachine<'a> {
     pub wishes: Option<&'a mut Wishes>,
     /// This machine.
     pub machine: &'a Machine,
+    /// Why resumed work must not be killed before it is suspended; `None` if it can be.
+    pub hangs: Option<String>,
     /// The processes that were found, which are not taken for later ones with their numbers.
     pub known: BTreeMap<Pid, ProcessIdentity>,
 }
@@ -284,8 +286,18 @@ impl TurnMachine for RealMachine<'_> {
         has_called
     }
 
-    fn end(&mut self, holder: &TurnHolder) -> Result<(), TurnFault> {
-        for (process, _) in self.processes(holder)? {
+    fn end(&mut self, holder: &TurnHolder, was_resumed: bool) -> Result<(), TurnFault> {
+        for (process, state) in self.processes(holder)? {
+            if let Some(hangs) = self.hangs.clone().filter(|_| was_resumed) {
+                let suspended = match state {
+                    CudaState::Checkpointed => Ok(()),
+                    CudaState::Running => self.lock(process).and_then(|()| self.checkpoint(process)),
+                    CudaState::Locked => self.checkpoint(process),
+                    CudaState::Failed => Err(TurnFault::Failed("the driver cannot go on with it".to_owned())),
+                };
+                suspended
+                    .map_err(|why| TurnFault::Failed(format!("process {process} is not ended: {hangs}; {why}")))?;
+            }
             let identity = self.identity(process)?;
             let held = identity
                 .hold()

@@ -192,7 +192,15 @@ impl TurnMachine for World {
         None
     }
 
-    fn has_worked(&mut self, _: &TurnHolder) -> Result<bool, TurnFault> {
+    fn has_worked(&mut self, holder: &TurnHolder) -> Result<bool, TurnFault> {
+        // The real machine stops looking for its calls, and would miss the one that is made during a change.
+        if self
+            .processes(holder)?
+            .iter()
+            .any(|(_, state)| *state != CudaState::Running)
+        {
+            self.harm = Some("one that is suspended was taken for one that has the device".to_owned());
+        }
         Ok(self.works)
     }
 
@@ -200,7 +208,7 @@ impl TurnMachine for World {
         self.calls.remove(&hold::key(&holder.claim)).unwrap_or(false)
     }
 
-    fn end(&mut self, holder: &TurnHolder) -> Result<(), TurnFault> {
+    fn end(&mut self, holder: &TurnHolder, _: bool) -> Result<(), TurnFault> {
         self.act(|world| {
             world.processes.remove(&hold::key(&holder.claim));
         })

@@ -5,7 +5,7 @@ use super::meant::meant;
 use std::path::Path;
 use tranche_core::claims::{Claims, explain};
 use tranche_core::error::{Error, Result};
-use tranche_core::ledger::{Books, Claim, ClaimState, LedgerError, Refused, utc};
+use tranche_core::ledger::{Books, Claim, ClaimState, LedgerError, Refused, Strategy, utc};
 use tranche_state::accounts::{Account, AccountSources, Accounts};
 use tranche_state::claim_spec;
 use tranche_state::held::names::DeviceNames;
@@ -60,6 +60,11 @@ pub fn release(
         *unreadable = books.damaged.drain(..).map(|book| book.error).collect();
         let meant = find(caller, what, &books, &mut view)?;
         let held: Vec<Held> = meant.iter().map(|claim| view.held(claim)).collect();
+        if force {
+            meant
+                .iter()
+                .try_for_each(|claim| keep_by_turns(claim, &claims, &mut view))?;
+        }
         // Locked until the specification is gone: a claim made anew under this name writes its own under the same lock.
         let locked = claims.lock()?;
         let now = locked.books()?;
@@ -87,6 +92,24 @@ fn find<'b>(caller: Caller, what: WhatToRelease<'_>, books: &'b Books, view: &mu
     match what {
         WhatToRelease::AllOf(user) => user.of(&seen),
         WhatToRelease::Named(typed) => meant(caller, typed, &seen, view),
+    }
+}
+
+/// Refuses to take from a process what it has by turns: without its claim, it would stay suspended for ever.
+fn keep_by_turns(claim: &Claim, claims: &Claims, view: &mut View) -> Result<()> {
+    let process = claim
+        .process
+        .as_ref()
+        .filter(|_| claim.part.strategy() == Strategy::Turns);
+    match process.is_some_and(|process| !claims.machine().has_ended(process)) {
+        false => Ok(()),
+        true => {
+            let error = Error::failed(
+                view.held(claim).cdi,
+                "is used by turns, and could never be resumed without its claim",
+            );
+            Err(error.hint("stop that container or program; its claim ends with it"))
+        }
     }
 }
 

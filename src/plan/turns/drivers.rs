@@ -1,6 +1,7 @@
 //! Which drivers can suspend the work of a container and resume it, as data with sources.
 
 use crate::inventory::{Arch, Driver};
+use tranche_core::types::DriverVersion;
 
 /// A branch of the driver, and what it adds for turns.
 struct Branch {
@@ -33,6 +34,20 @@ const ON_ARM: Branch = Branch {
     adds: "suspending a process on ARM",
     source: "NVIDIA/cuda-checkpoint#51, nvcf#730",
 };
+
+/// From which branch on a whole machine has hung half a minute after work was killed that had been resumed, and did not
+/// after work that was suspended again. Of no later driver is it known that it does not.
+///
+/// It was seen four times of four with the open modules 595.71.05, on bare metal, and once more after a resumed process
+/// had failed by itself (NVIDIA/cuda-checkpoint#53).
+const HANGS_SINCE: u32 = 595;
+
+/// What happens with this driver when work is killed that was resumed, in words; `None` if nothing is known.
+pub fn hangs(driver: &DriverVersion) -> Option<String> {
+    (driver.major() >= HANGS_SINCE).then(|| {
+        format!("with driver {driver}, the machine can hang when resumed work is killed (NVIDIA/cuda-checkpoint#53)")
+    })
+}
 
 /// What `driver` lacks for turns on a machine of this kind, in words; `None` if it lacks nothing that is known.
 pub fn lacks(driver: &Driver, arch: Arch) -> Option<String> {
@@ -69,6 +84,9 @@ mod tests {
         assert_eq!(of("580.95.05", Arch::X86_64), None);
         assert!(lacks("580.95.05", Arch::Aarch64).ends_with("on ARM, which needs driver 595"));
         assert_eq!(of("595.71.05", Arch::Aarch64), None);
+        let hangs = |version: &str| hangs(&version.parse().unwrap());
+        assert_eq!(hangs("580.95.05"), None);
+        assert!(["595.71.05", "615.10"].iter().all(|version| hangs(version).is_some()));
         assert!(NEEDED.iter().chain([&ON_ARM]).all(|branch| !branch.source.is_empty()));
     }
 }

@@ -42,7 +42,7 @@ impl Blockers {
             if !self.0.contains_key(&key) {
                 tracing::warn!("{}: has blocked its MPS daemon repeatedly; it is ended", claim.who());
             }
-            end(&mut self.0, &key, claim, GRACE, &claims, commands.state_dir());
+            end(&mut self.0, &key, claim, GRACE, &claims, commands);
         }
         Ok(OFTEN)
     }

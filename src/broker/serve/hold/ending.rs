@@ -38,6 +38,7 @@ pub(super) struct Ending {
     asked: u64,
     /// What the engine answers, while it stops the container.
     engine: Option<Receiver<Result<(), String>>>,
+    was_asked: bool,
     is_killed: bool,
     /// Why the last signal did not end it.
     stuck: Option<String>,
@@ -52,14 +53,8 @@ impl Ending {
         grace: Duration,
         place: Place<'_>,
     ) -> (Self, Option<String>) {
-        let mut ending = Self {
-            record: record.clone(),
-            uid: claim.uid,
-            asked: place.uptime,
-            engine: None,
-            is_killed: false,
-            stuck: None,
-        };
+        let mut ending = Self::of(claim, record);
+        (ending.asked, ending.was_asked) = (place.uptime, true);
         let container = PodmanContainer::of(&claim.holder);
         let is_own = || {
             let init = ending.init(place.machine);
@@ -85,6 +80,31 @@ impl Ending {
                 )
             }
         }
+    }
+
+    /// A holder that must not be asked to end yet, and why not.
+    pub(super) fn not_yet(claim: &Claim, record: &InitProcess, why: String) -> Self {
+        Self {
+            stuck: Some(why),
+            ..Self::of(claim, record)
+        }
+    }
+
+    fn of(claim: &Claim, record: &InitProcess) -> Self {
+        Self {
+            record: record.clone(),
+            uid: claim.uid,
+            asked: 0,
+            engine: None,
+            was_asked: false,
+            is_killed: false,
+            stuck: None,
+        }
+    }
+
+    /// Whether it was asked to end.
+    pub(super) fn was_asked(&self) -> bool {
+        self.was_asked
     }
 
     /// Whether it is the process of `record`.

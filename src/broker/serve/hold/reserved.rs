@@ -92,7 +92,7 @@ impl ReservedFromOthers {
             return Ok(());
         }
         if is_ended {
-            end(&mut self.ending, &key, claim, GRACE, claims, commands.state_dir());
+            end(&mut self.ending, &key, claim, GRACE, claims, commands);
         } else if may_end && is_unused && release(commands, claims, claim)? {
             tracing::warn!("{who}: released");
         }
