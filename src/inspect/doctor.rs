@@ -45,6 +45,7 @@ mod specifications;
 mod staleness;
 mod state;
 mod subject;
+mod suspended;
 mod trust;
 mod units;
 
@@ -186,6 +187,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("use of shared devices", shared_use::check),
     ("compute mode", compute_mode::check),
     ("devices in service", in_service::check),
+    ("suspended work", suspended::check),
     ("broker", broker::check),
     ("MPS daemons", mps::check),
 ];

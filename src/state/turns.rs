@@ -3,9 +3,11 @@
 use crate::state_file::{self, FileForm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tranche_core::error::Result;
+use tranche_core::error::{Context, Result};
 use tranche_core::process_identity::ProcessIdentity;
 use tranche_core::types::{DeviceKey, DriverVersion};
 use tranche_plan::turns::change::{Change, Lost};
@@ -113,6 +115,25 @@ impl ChangeRecord {
 }
 
 impl TurnRecord {
+    /// The devices of which something is recorded.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be listed.
+    pub fn devices(state_dir: &Path) -> Result<Vec<DeviceKey>> {
+        let directory = state_dir.join("turns");
+        let names = match fs::read_dir(&directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            read => read.about(directory.display(), "cannot be listed")?,
+        };
+        let name = |entry: std::io::Result<fs::DirEntry>| {
+            let name = entry.ok()?.file_name();
+            name.to_str()?.strip_suffix(".json")?.parse().ok()
+        };
+        let mut devices: Vec<DeviceKey> = names.filter_map(name).collect();
+        devices.sort();
+        Ok(devices)
+    }
+
     /// What was recorded of a device; nothing if it has no holder.
     ///
     /// # Errors

@@ -161,6 +161,10 @@ tranche_core::types::words! {
         OutOfServiceDamaged = "out-of-service-damaged",
         /// It is unknown what is reserved for later, or what time it is.
         CalendarUnusable = "calendar-unusable",
+        /// Work is suspended, which a change of the driver would lose.
+        WorkSuspended = "work-suspended",
+        /// Work is suspended that another driver has suspended.
+        SuspendedByOtherDriver = "suspended-by-other-driver",
         /// The broker does not run, and shares need it.
         BrokerStopped = "broker-stopped",
         /// The broker runs and does not answer as this version of tranche expects.

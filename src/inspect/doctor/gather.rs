@@ -30,7 +30,7 @@ use tranche_core::ledger::clock;
 use tranche_core::ledger::{Calendar, OutOfService, kept_dir, utc};
 use tranche_core::root::{HostDirectory, Missing};
 use tranche_core::text::shown;
-use tranche_core::types::HostPath;
+use tranche_core::types::{DeviceKey, HostPath};
 use tranche_host::examine::{self, HostOptions};
 use tranche_host::{DiscoveryOptions, Roots};
 use tranche_inject::runtime;
@@ -50,6 +50,7 @@ use tranche_state::planning::own_hook;
 use tranche_state::planning::{self, PlanOptions};
 use tranche_state::public_status::PublicStatus;
 use tranche_state::restore_failures::{FailedRestore, RestoreFailures};
+use tranche_state::turns::TurnRecord;
 
 /// Looks at the host once. `spec_dirs` are directories with specifications; without any, the usual ones of the host are
 /// read. What cannot be read is a result of a check, and ends nothing.
@@ -125,6 +126,7 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         not_compared: stale.notes,
         ledger: usable.and_then(|state| ledger(&inventory, plan.as_ref(), state, public.as_ref())),
         out_of_service: usable.map(OutOfService::read),
+        by_turns: usable.and_then(by_turns),
         calendar_problem: usable.and_then(calendar_problem),
         shared_use: usable.and_then(|state| shared_use(at, state)),
         broker: match (usable, &plan) {
@@ -352,6 +354,13 @@ fn ledger(
         exclusive: managed(public),
         ..LedgerFacts::default()
     }))
+}
+
+/// What is recorded of devices that are held by turns. Records that cannot be read are reported by the broker.
+fn by_turns(state: &Path) -> Option<Vec<(DeviceKey, TurnRecord)>> {
+    let devices = TurnRecord::devices(state).ok()?;
+    let record = |device: DeviceKey| Some((device.clone(), TurnRecord::read(state, &device).ok()?));
+    Some(devices.into_iter().filter_map(record).collect())
 }
 
 /// What is wrong with the calendar, or with the clock.

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use tranche_core::error::{Error, line, parts};
 use tranche_core::ledger::OutOfService;
 use tranche_core::text::shown;
-use tranche_core::types::EngineVersion;
+use tranche_core::types::{DeviceKey, EngineVersion};
 use tranche_plan::cdi::registry::{Loaded, Registry};
 use tranche_plan::cdi::{Problem, ProblemKind};
 use tranche_plan::engines::{Engine, FoundEngine};
 use tranche_plan::host_file::{HostFile, HostFileError};
 use tranche_plan::inventory::{Degraded, Inventory, Warning, WarningKind};
 use tranche_state::access::{Enforcement, Opened};
+use tranche_state::turns::TurnRecord;
 
 /// Everything that the checks look at, gathered once.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ pub struct DoctorSubject {
     pub ledger: Option<LedgerFacts>,
     /// The devices that are out of service; `None` if another machine is examined.
     pub out_of_service: Option<OutOfService>,
+    /// What is recorded of devices that are held by turns; `None` if this user cannot read it.
+    pub by_turns: Option<Vec<(DeviceKey, TurnRecord)>>,
     /// What is wrong with the calendar of reservations, or with the clock by which it counts.
     pub calendar_problem: Option<String>,
     /// What uses the devices that are shared; `None` if no device is, or if nobody can be asked.

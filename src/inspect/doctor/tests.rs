@@ -10,6 +10,7 @@ use tranche_plan::cdi::registry::Registry;
 use tranche_plan::engines::FoundEngine;
 use tranche_plan::host_file::HostFileError;
 use tranche_plan::inventory::{ComputeMode, ControlRole, Degraded};
+use tranche_state::turns::{HolderRecord, TurnRecord};
 
 mod access;
 mod causes;
@@ -69,6 +70,7 @@ fn healthy(top: &Path) -> DoctorSubject {
         low_level: None,
         ledger: Some(LedgerFacts::default()),
         out_of_service: Some(tranche_core::ledger::OutOfService::default()),
+        by_turns: Some(Vec::new()),
         calendar_problem: None,
         shared_use: None,
         engines: vec![engine("podman", "4.3.1")],
@@ -207,6 +209,28 @@ fn the_driver_and_its_nodes() {
     );
     fires(Finding::OutOfServiceDamaged, "is damaged", |subject, _| {
         subject.out_of_service.as_mut().unwrap().unreadable = Some("x: is damaged".into());
+    });
+    let by_turns = |subject: &mut DoctorSubject, version: &str| {
+        let mut record = TurnRecord::default();
+        let holder = HolderRecord {
+            bytes: 5 << 30,
+            driver_version: Some(version.parse().unwrap()),
+            ..HolderRecord::default()
+        };
+        record.holders.insert("one".to_owned(), holder);
+        let device = DeviceKey::whole(subject.inventory.gpus[1].uuid.clone());
+        subject.by_turns = Some(vec![(device, record)]);
+    };
+    fires(
+        Finding::WorkSuspended,
+        "gpu 1: 1 suspended, with 5120 MiB",
+        |subject, _| {
+            let own = subject.inventory.driver.as_ref().unwrap().version.to_string();
+            by_turns(subject, &own);
+        },
+    );
+    fires(Finding::SuspendedByOtherDriver, "by driver 580.1.2", |subject, _| {
+        by_turns(subject, "580.1.2")
     });
     fires(Finding::CalendarUnusable, "is damaged", |subject, _| {
         subject.calendar_problem = Some("x: is damaged".into());

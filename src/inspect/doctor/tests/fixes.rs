@@ -194,6 +194,8 @@ const FIXES: &[(Finding, Shown)] = &[
         Finding::CalendarUnusable,
         Person("knows what was reserved, and sets the clock"),
     ),
+    (Finding::WorkSuspended, Person("waits for the end of the holders")),
+    (Finding::SuspendedByOtherDriver, Person("ends the holders")),
     (
         Finding::BrokerStopped,
         Test("cli/doctor/starts.rs::shares_under_mps_without_a_broker"),
