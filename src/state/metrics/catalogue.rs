@@ -90,6 +90,13 @@ families! {
     PROCESSES: "tranche_device_processes" Gauge ["device"] "Processes that use the device.";
     EXCLUSIVE: "tranche_device_exclusive" Gauge ["device"]
         "Whether the compute mode of the GPU is another one than DEFAULT: 1 or 0.";
+    TURN_HELD: "tranche_device_turn_held" Gauge ["device"] "Whether one of the holders by turns has the device now: 1 or 0.";
+    TURN_SUSPENDED: "tranche_device_turn_suspended" Gauge ["device"]
+        "Holders by turns whose memory of the device is in that of the machine.";
+    TURN_MEMORY: "tranche_device_turn_host_memory_bytes" Gauge ["device"] "Memory of the machine that they use.";
+    TURN_CHANGES: "tranche_device_turn_changes" Counter ["device"]
+        "How often the device has changed its holder since somebody has held it by turns.";
+    TURN_LAST: "tranche_device_turn_last_change_seconds" Gauge ["device"] "How long the last of these changes took.";
     CLAIM: "tranche_claim_held" Gauge ["device" "shares" "strategy" "claim" "container" "container_name"]
         "A claim: 1 if a container uses it, 0 if it is reserved.";
     CLAIM_SINCE: "tranche_claim_start_time_seconds" Gauge ["device" "shares"]
