@@ -5,12 +5,14 @@
 //! is recorded before each change is enough for the next broker to go on with it, whenever this one is killed.
 
 mod device;
+mod filters;
 mod holder;
 mod host_memory;
 mod machine;
 mod real;
 
 pub use device::{DeviceTurns, TurnNext};
+pub use filters::{nodes, open_all};
 pub use holder::TurnHolder;
 pub use machine::{TurnFault, TurnMachine};
 pub use real::RealMachine;

@@ -273,6 +273,8 @@ fn a_person_suspends_and_resumes() {
     let Some(turns) = Turns::new("a_person_suspends_and_resumes") else {
         return;
     };
+    let events = turns.bed.scene.at("state/events");
+    fs::create_dir(&events).unwrap();
     let mut only = turns.start(0);
     turns.await_resident(0);
     assert_eq!(only.program.ask(&format!("take {}", 30 * MIB)), "taken");
@@ -291,6 +293,19 @@ fn a_person_suspends_and_resumes() {
         (&json!(true), &json!(30)),
         "{list}"
     );
+    let metrics = turns.bed.scene.of_root(&["metrics", "--no-gpu"]);
+    let errors = String::from_utf8(metrics.stderr).unwrap();
+    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    for (name, value) in [
+        ("held", "0"),
+        ("suspended", "1"),
+        ("host_memory_bytes", "31457280"),
+        ("changes_total", "2"),
+    ] {
+        // No specification was written, so that the device has no other name.
+        let line = format!("tranche_device_turn_{name}{{device=\"{GPU}\"}} {value}");
+        assert!(metrics.lines().any(|of| of == line), "{line}\n{metrics} {errors}");
+    }
     only.program.tell("call");
     assert!(
         !only.program.says_something_in(Duration::from_secs(3)),
@@ -301,6 +316,12 @@ fn a_person_suspends_and_resumes() {
     assert_eq!(turns.said(&mut only), "called");
     assert!(before.elapsed() < Duration::from_secs(60));
     assert_eq!(only.program.ask("check"), "good");
+    turns.await_resident(0);
+    until("the events are recorded", || {
+        let events = fs::read_to_string(events.join("log")).unwrap_or_default();
+        let of = |kind: &str| events.lines().filter(|line| line.starts_with(kind)).count();
+        (of("suspended\t"), of("resumed\t"), of("lost\t")) == (1, 1, 0)
+    });
     let refused = turns
         .bed
         .scene
@@ -408,4 +429,46 @@ fn resumed_work_is_suspended_before_it_is_ended_where_the_machine_would_hang() {
     turns.await_resident(1);
     assert_eq!(second.program.ask(&format!("take {}", 40 * MIB)), "taken");
     assert!(!meeting.join("host-hung").exists(), "{}", turns.logged());
+}
+
+#[test]
+fn the_removal_lets_everybody_open_the_device_again_and_says_who_is_suspended() {
+    let Some(mut turns) = Turns::new("the_removal_lets_everybody_open_the_device_again_and_says_who_is_suspended")
+    else {
+        return;
+    };
+    let mut first = turns.start(0);
+    turns.await_resident(0);
+    assert_eq!(first.program.ask(&format!("take {}", 30 * MIB)), "taken");
+    let mut second = turns.start(1);
+    turns.await_resident(1);
+    assert!(!first.may_open(&turns));
+    let remove = |turns: &Turns| {
+        let places = ["spec-dir=cdi", "tmpfiles-dir=tmpfiles.d"];
+        let output = turns
+            .bed
+            .command(&["system", "prepare-removal"], &places)
+            .output()
+            .unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    // A broker keeps them away.
+    let said = remove(&turns);
+    assert!(said.contains("another broker serves it"), "{said}");
+    assert!(!first.may_open(&turns));
+    turns.bed.scene.stop(Signal::SIGTERM);
+    let resume = turns.bed.scene.of_root(&["resume", "c0"]);
+    let refused = String::from_utf8(resume.stderr).unwrap();
+    assert!(
+        refused.contains("broker: does not run, and it alone can do this"),
+        "{refused}"
+    );
+    let said = remove(&turns);
+    let suspended: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("is suspended in the memory"))
+        .collect();
+    assert!(matches!(suspended[..], [line] if line.contains("c0")), "{said}");
+    assert!(first.may_open(&turns) && second.may_open(&turns));
 }

@@ -1,5 +1,6 @@
 //! The thread that gives devices to one holder after another.
 
+mod noted;
 mod suspended_first;
 
 pub(super) use suspended_first::suspended_first;
@@ -9,7 +10,7 @@ use super::peer::BrokerClient;
 use crate::control::DriverAccess;
 use crate::control::nvml::Nvml;
 use crate::control::turns_driver::{TurnsDriver, wait_for_earlier};
-use crate::turns::{DeviceTurns, RealMachine, TurnHolder};
+use crate::turns::{DeviceTurns, RealMachine, TurnHolder, nodes};
 use crate::verbs;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -24,7 +25,6 @@ use std::time::{Duration, Instant};
 use suspended_first::BeforeEnd;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result, line};
-use tranche_core::ledger::process::Machine;
 use tranche_core::ledger::{Books, Ledger, Strategy};
 use tranche_core::types::{DeviceKey, DriverVersion, MemorySize};
 use tranche_plan::policy::TurnSettings;
@@ -284,14 +284,7 @@ impl TurnThread {
                 .get(&device)
                 .copied()
                 .unwrap_or_else(|| unplanned(&books, &device));
-            let numbers = facts.inventory.gpus.iter().filter(|gpu| gpu.uuid == *device.gpu());
-            let nodes = numbers.filter_map(|gpu| gpu.node.as_ref());
-            let nodes: Vec<DeviceNumber> = nodes
-                .map(|node| DeviceNumber {
-                    major: node.major,
-                    minor: node.minor,
-                })
-                .collect();
+            let nodes = nodes(&facts.inventory, &device);
             if nodes.is_empty() {
                 wrong.insert(device, "its device node is not known".to_owned());
                 continue;
@@ -303,7 +296,7 @@ impl TurnThread {
                 driver: &driver,
                 version,
                 nvml: &access.nvml,
-                machine: claims.machine(),
+                claims: &claims,
                 nodes,
             };
             let looked = self.step(&device, settings, asked, &holders, place)?;
@@ -387,11 +380,13 @@ impl TurnThread {
             driver: place.driver,
             nvml: place.nvml,
             wishes: self.wishes.as_mut(),
-            machine: place.machine,
+            machine: place.claims.machine(),
             hangs: place.version.and_then(drivers::hangs),
             known: BTreeMap::new(),
         };
+        let before = turns.record().clone();
         let next = turns.look(now, holders, &mut machine)?;
+        noted::note(place.claims, [&before, turns.record()], holders)?;
         self.is_watching = turns.has_others();
         if next.is_none() {
             self.devices.remove(device);
@@ -407,7 +402,7 @@ struct Place<'a> {
     /// Which driver it is, if that is known.
     version: Option<&'a DriverVersion>,
     nvml: &'a Nvml,
-    machine: &'a Machine,
+    claims: &'a Claims,
     /// The nodes of the device.
     nodes: Vec<DeviceNumber>,
 }

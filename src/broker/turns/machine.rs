@@ -90,8 +90,8 @@ pub trait TurnMachine {
     /// Whether a holder that is away has called the driver since the last look. `false` where that cannot be seen.
     fn has_called(&mut self, holder: &TurnHolder) -> bool;
 
-    /// Ends the processes of a holder that have a context: the driver cannot go on with them. Where the machine can hang
-    /// when work is killed that `was_resumed`, it is suspended before.
+    /// Ends the processes of a holder that have a context: the driver cannot go on with them. Where the machine can
+    /// hang when work is killed that `was_resumed`, it is suspended before.
     ///
     /// # Errors
     /// Returns an error if one of them does not end, or must not be ended.

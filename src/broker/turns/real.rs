@@ -1,5 +1,6 @@
 //! The machine, as turns change it: the driver through its process, the filter of cgroups, and NVML.
 
+use super::filters::filters;
 use super::holder::TurnHolder;
 use super::host_memory;
 use super::machine::{TurnFault, TurnMachine};
@@ -7,15 +8,13 @@ use crate::control::nvml::{Nvml, NvmlFailure};
 use crate::control::turns_driver::TurnsDriver;
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
-use tranche_core::ledger::InitProcess;
-use tranche_core::ledger::process::{CgroupState, Machine};
+use tranche_core::ledger::process::Machine;
 use tranche_core::process_identity::ProcessIdentity;
 use tranche_core::types::GpuUuid;
 use tranche_driver_protocol::{GpuMemory, TurnsFailure};
 use tranche_plan::turns::change::CudaState;
-use tranche_turns::filter::{DeviceFilter, DeviceNumber, FilterError};
+use tranche_turns::filter::{DeviceNumber, FilterError};
 use tranche_turns::wishes::Wishes;
 
 /// For how long submitted work may go on once its process is to be suspended.
@@ -82,32 +81,6 @@ impl RealMachine<'_> {
         self.nvml.memory(&self.gpu).map_err(|failure| unable(&failure))
     }
 
-    /// The rules of the cgroups of a holder.
-    fn filters(&self, holder: &TurnHolder) -> Result<Vec<DeviceFilter>, TurnFault> {
-        let living = holder.inits.iter().filter(|init| !self.machine.has_ended(init));
-        let filter = |init: &InitProcess| {
-            let path = self.cgroup(init)?;
-            DeviceFilter::of(&path).map_err(|error| TurnFault::Failed(error.to_string()))
-        };
-        living.map(filter).collect()
-    }
-
-    /// The directory of the cgroup whose rules are those of a container.
-    fn cgroup(&self, init: &InitProcess) -> Result<PathBuf, TurnFault> {
-        let Some(cgroup) = &init.cgroup else {
-            let what = format!(
-                "process {} has no cgroup of its own, so it cannot be kept from the device",
-                init.pid
-            );
-            return Err(TurnFault::Failed(what));
-        };
-        // The ledger records that of the controller `devices` if it is the container's own. Another one has no rules.
-        match self.machine.cgroup(cgroup)? {
-            CgroupState::Gone => Err(TurnFault::Failed(format!("{}: the cgroup was removed", cgroup.path))),
-            CgroupState::Version1 | CgroupState::Version2 => Ok(PathBuf::from(&cgroup.path)),
-        }
-    }
-
     fn change(
         &mut self,
         process: Pid,
@@ -160,7 +133,7 @@ impl TurnMachine for RealMachine<'_> {
     }
 
     fn is_open(&mut self, holder: &TurnHolder) -> Result<bool, TurnFault> {
-        for filter in self.filters(holder)? {
+        for filter in filters(holder, self.machine)? {
             let is_closed = filter.is_closed(&self.nodes);
             if !is_closed.map_err(|error| TurnFault::Failed(error.to_string()))? {
                 return Ok(true);
@@ -171,7 +144,7 @@ impl TurnMachine for RealMachine<'_> {
 
     fn set_open(&mut self, holder: &TurnHolder, is_open: bool) -> Result<(), TurnFault> {
         let failed = |error: FilterError| TurnFault::Failed(error.to_string());
-        for filter in self.filters(holder)? {
+        for filter in filters(holder, self.machine)? {
             match is_open {
                 true => filter.open(&self.nodes).map_err(failed)?,
                 false => filter.close(&self.nodes).map_err(failed)?,

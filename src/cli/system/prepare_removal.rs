@@ -14,18 +14,22 @@ use crate::{out, runtime};
 use anyhow::Result;
 use std::path::Path;
 use std::process::ExitCode;
+use tranche_broker::serve::Socket;
+use tranche_broker::turns;
 use tranche_core::error::{Context, Error, Kind};
 use tranche_core::ledger::ClaimState;
+use tranche_host::examine;
 use tranche_plan::host_file;
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{View, books, root_only};
-use tranche_state::planning::pipe_directories;
+use tranche_state::planning::{PlanOptions, pipe_directories};
+use tranche_state::turns::TurnRecord;
 
 /// Prepare this machine for the removal of tranche: restore engines' files, remove specifications, end what is unused
 ///
 /// Takes back what tranche wrote into the configuration files of engines, removes the specifications that it wrote,
-/// opens the device nodes that tranche system protect has closed, stops the MPS daemons that no container uses, and
-/// puts their devices back as they were. Says on standard error what
+/// opens the device nodes that tranche system protect has closed, and those that are kept from holders by turns,
+/// stops the MPS daemons that no container uses, and puts their devices back as they were. Says on standard error what
 /// still runs, which files it could not restore and how that is done by hand, and which other files name a program of
 /// tranche; the exit code is 4 then. The packages of tranche run this before they are removed.
 #[derive(Debug, clap::Args)]
@@ -66,6 +70,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Ok(left) => remaining.extend(left),
         Err(error) => failed.push(error),
     }
+    match by_turns(&options, args.dry_run) {
+        Ok(left) => remaining.extend(left),
+        Err(error) => failed.push(error),
+    }
     match held(&options.state_dir, names) {
         Ok(left) => remaining.extend(left),
         Err(error) => failed.push(error),
@@ -94,6 +102,16 @@ pub(super) fn remove(file: &Path, dry_run: bool) -> Result<(), Error> {
     std::fs::remove_file(file).about(file.display(), "cannot be removed")?;
     out::note(format_args!("{}: removed", file.display()));
     Ok(())
+}
+
+/// Lets everybody open again what is held by turns. A broker that a person has started would keep them from it.
+fn by_turns(at: &PlanOptions, dry_run: bool) -> Result<Vec<Error>, Error> {
+    if dry_run || TurnRecord::devices(&at.state_dir)?.is_empty() {
+        return Ok(Vec::new());
+    }
+    // In the place of the broker, so that no other one starts meanwhile.
+    let _place = Socket::open(&at.state_dir)?;
+    turns::open_all(&at.state_dir, &examine::quietly(&at.host)?)
 }
 
 /// What containers still hold.

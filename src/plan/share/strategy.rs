@@ -16,7 +16,7 @@ pub use turns::Turns;
 use super::guarantee::{Dimension, Grade};
 use super::{Need, Share, SplitDevice};
 use crate::inventory::{HostDevice, Inventory};
-use crate::policy::{Policy, Priority, Split};
+use crate::policy::{Parts, Policy, Priority, Split};
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
 use tranche_core::types::{ContainerPath, HostPath, MemorySize, Percent, Promise, Strategy};
@@ -41,13 +41,11 @@ impl Method {
     /// # Errors
     /// Returns an error if the device lacks what the strategy or a setting of the policy needs.
     pub(super) fn new(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, split: &Split) -> Result<Self> {
-        if let Some(settings) = Turns::settings(split) {
-            return Ok(Method::Turns(Turns::new(policy, inventory, target, split, settings)?));
-        }
-        Ok(match split.strategy {
-            Strategy::TimeSlicing => Method::TimeSlicing(TimeSlicing::new(policy, target, split)?),
-            Strategy::Mps => Method::Mps(Mps::new(policy, inventory, target, split)?),
-            Strategy::Turns | Strategy::Dedicated => Method::Dedicated(Dedicated {}),
+        Ok(match (split.strategy, &split.parts) {
+            (_, Parts::Turns(settings)) => Method::Turns(Turns::new(policy, inventory, target, split, *settings)?),
+            (Strategy::TimeSlicing, _) => Method::TimeSlicing(TimeSlicing::new(policy, target, split)?),
+            (Strategy::Mps, _) => Method::Mps(Mps::new(policy, inventory, target, split)?),
+            (Strategy::Turns | Strategy::Dedicated, _) => Method::Dedicated(Dedicated {}),
         })
     }
 

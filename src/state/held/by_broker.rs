@@ -40,7 +40,11 @@ pub fn ask_waiting<T: DeserializeOwned>(state_dir: &Path, request: &impl Command
                 ErrorKind::NotFound | ErrorKind::ConnectionRefused => "does not run",
                 _ => "cannot be reached",
             };
-            let what = format!("{what}, and it keeps the claims of users other than root");
+            // Root asks it only for what it alone can do, for example with a device that is given by turns.
+            let what = match is_needed(state_dir) {
+                true => format!("{what}, and it keeps the claims of users other than root"),
+                false => format!("{what}, and it alone can do this"),
+            };
             Err(Error::failed("broker", what)
                 .from_source(error)
                 .hint("root starts it: systemctl start tranche-broker.socket, or tranche broker &"))

@@ -81,7 +81,8 @@ pub(super) fn event(
         EventKind::Busy => at.note_busy(event, claim.uid)?,
         EventKind::Drained => at.note_outage(true)?,
         EventKind::Undrained => at.note_outage(false)?,
-        EventKind::Checked => {}
+        // They change nothing of what is held.
+        EventKind::Suspended | EventKind::Resumed | EventKind::Lost | EventKind::Checked => {}
     }
     Ok(())
 }

@@ -30,6 +30,12 @@ crate::types::words! {
         Undrained = "undrained",
         /// A claim has worked in `value` of the seconds since the last such line, or since its beginning.
         Busy = "busy",
+        /// A claim by turns was suspended, with `value` MiB.
+        Suspended = "suspended",
+        /// A claim by turns was resumed, after `value` seconds.
+        Resumed = "resumed",
+        /// A claim by turns could not be resumed, and its processes were ended.
+        Lost = "lost",
         /// A claim is held, by a list of all of them.
         Holds = "holds",
         /// The end of a list of all claims, of which there are `value`.

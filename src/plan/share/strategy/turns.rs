@@ -3,7 +3,7 @@
 
 use super::{GuaranteeRule, InContainer, MostShares, Rules, Size};
 use crate::inventory::{HostDevice, Inventory, VirtualizationMode};
-use crate::policy::{Parts, Policy, Priority, Split, TurnSettings};
+use crate::policy::{Policy, Priority, Split, TurnSettings};
 use crate::share::guarantee::{Dimension, Grade};
 use crate::share::{Need, Share, SplitDevice};
 use crate::turns::drivers;
@@ -47,14 +47,6 @@ impl Turns {
             Some(what) => Err(policy
                 .wrong(split.place, target, format!("turns: {what}"))
                 .hint("share this device by timeSlicing or mps")),
-        }
-    }
-
-    /// The settings of an entry of the policy; `None` for an entry of another strategy.
-    pub(super) fn settings(split: &Split) -> Option<TurnSettings> {
-        match split.parts {
-            Parts::Turns(settings) => Some(settings),
-            Parts::Equal(_) | Parts::Named(_) | Parts::Whole => None,
         }
     }
 }
