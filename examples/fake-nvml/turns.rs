@@ -25,11 +25,10 @@ pub(crate) fn processes(gpu: &Gpu) -> BTreeMap<u32, u64> {
     bytes
 }
 
-/// Who has the block of this name, `PID-SINCE-…`; `None` if that process has ended.
+/// Who has the block of this name, `PID-SINCE.ADDRESS`; `None` if that process has ended.
 fn owner(directory: &Path, block: &str) -> Option<u32> {
-    let (pid, rest) = block.split_once('-')?;
-    let since = rest.split('-').next()?;
-    let socket = UnixStream::connect(directory.join(format!("{pid}-{since}.sock"))).ok()?;
+    let (process, _) = block.split_once('.')?;
+    let socket = UnixStream::connect(directory.join(format!("{process}.sock"))).ok()?;
     let peer = getsockopt(&socket, PeerCredentials).ok()?;
     u32::try_from(peer.pid()).ok()
 }

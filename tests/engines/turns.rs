@@ -89,7 +89,10 @@ step log cat "$bed/broker.log"
 "#;
 
 fn two_have_a_gpu_by_turns(way: Way, engine: Engine) {
-    let test = format!("turns::two_containers_have_a_whole_gpu_by_turns {way:?} {}", engine.runtime());
+    let test = format!(
+        "turns::two_containers_have_a_whole_gpu_by_turns {way:?} {}",
+        engine.runtime()
+    );
     let cgroup = || TestCgroup::of_controller("devices", "look-turns-of-engines").err();
     if let Some(reason) = engine.missing().or(way.missing()).or_else(cgroup) {
         return skip::not_run(&test, &reason);
@@ -123,7 +126,9 @@ fn two_have_a_gpu_by_turns(way: Way, engine: Engine) {
     let image = bed.at("client");
     fs::create_dir(&image).unwrap();
     cuda_client::image(&image).unwrap();
-    let client = fake_library::build("fake-cuda-client").unwrap().join("fake-cuda-client");
+    let client = fake_library::build("fake-cuda-client")
+        .unwrap()
+        .join("fake-cuda-client");
     fs::copy(client, image.join("bin/client")).unwrap();
     fs::copy(
         "/lib/x86_64-linux-gnu/libgcc_s.so.1",
