@@ -206,6 +206,10 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, dev
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int {
+    let _call = match turns::call() {
+        Ok(call) => call,
+        Err(error) => return error,
+    };
     code(gpu(device).map(|_| used().current = None))
 }
 

@@ -11,7 +11,8 @@
 //!   (cuda-checkpoint issue 44); so does one that cannot open the node.
 //! - Whoever finds that a target was killed after a restore writes the file `host-hung` (cuda-checkpoint issue 53).
 //! - The file `faults`, or the variable `TRANCHE_FAKE_TURNS_FAULTS` of a target, has more: `{"lock": "hang"}` for a
-//!   call that does not return, `"fail"` for a target that fails for good, or a number that the call returns.
+//!   call that does not return, `"fail"` for a target that fails for good, `"damage"` for a restore
+//!   after which a byte of each block is another one, or a number that the call returns.
 
 mod blocks;
 mod caller;

@@ -12,13 +12,15 @@ const INVALID_PTX: c_int = 218;
 const ILLEGAL_ADDRESS: c_int = 700;
 
 /// The kernels of `tranche-load`, by whose names the model knows what they do.
-const KERNELS: [&CStr; 6] = [
+const KERNELS: [&CStr; 8] = [
     c"tranche_fma",
     c"tranche_copy",
     c"tranche_spin",
     c"tranche_probe",
     c"tranche_trap",
     c"tranche_address",
+    c"tranche_fill",
+    c"tranche_compare",
 ];
 
 /// Calculations of one SM in a nanosecond: 128 lanes at 1.4 GHz.
@@ -182,6 +184,15 @@ pub unsafe extern "C" fn cuLaunchKernel(
             }
             5 => (Work::Fault(LAUNCH_FAILED), FAULT_NS),
             6 => (Work::Fault(ILLEGAL_ADDRESS), FAULT_NS),
+            7 => {
+                turns::memory::fill(parameter(0), parameter(1), parameter(2))?;
+                (Work::Copy(parameter(1) * 8), (parameter(1) * 8) as f64)
+            }
+            8 => {
+                let wrong = turns::memory::compare(parameter(0), parameter(1), parameter(2))?;
+                used().results.insert(parameter(3), vec![wrong]);
+                (Work::Copy(parameter(1) * 8), (parameter(1) * 8) as f64)
+            }
             _ => return Err(INVALID_VALUE),
         };
         shared.begin(stream.addr() as u64, work, amount.max(SHORT_NS))

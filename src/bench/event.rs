@@ -84,6 +84,13 @@ pub enum Event {
         /// How many blocks there were.
         blocks: u64,
     },
+    /// What `keep` found in the memory that it had filled.
+    Compared {
+        /// The bytes that were compared.
+        bytes: u64,
+        /// How many numbers of 8 bytes are other ones.
+        wrong: u64,
+    },
     /// The error that `fault` caused has arrived.
     Faulted {
         /// When.
@@ -272,6 +279,7 @@ mod tests {
             r#"{"event":"allocated","bytes":1,"blocks":2}"#,
             r#"{"event":"refused","call":"cuMemAlloc_v2","code":2,"name":"CUDA_ERROR_OUT_OF_MEMORY","bytes":3}"#,
             r#"{"event":"probed","sms":[5,0,1,1],"blocks":12}"#,
+            r#"{"event":"compared","bytes":8,"wrong":1}"#,
             r#"{"event":"faulted","at":1,"code":715,"name":"CUDA_ERROR_ILLEGAL_INSTRUCTION"}"#,
             r#"{"event":"error","at":1,"call":"cuLaunchKernel","code":4,"name":"x"}"#,
             r#"{"event":"end","at":77}"#,

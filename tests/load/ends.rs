@@ -39,7 +39,7 @@ fn every_role_ends_with_its_input() {
             "hog-pcie",
             "greedy",
         ];
-        for role in roles.into_iter().chain(["fault", "probe"]) {
+        for role in roles.into_iter().chain(["fault", "probe", "keep"]) {
             let mut load = machine.start(role);
             load.ready();
             ends(load, &format!("{role}, before start"));

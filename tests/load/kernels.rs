@@ -16,13 +16,15 @@ const TEST: &str = "kernels::every_kernel_does_its_work_on_every_gpu";
 const GPUS: [u32; 10] = [75, 80, 86, 89, 90, 100, 103, 110, 120, 121];
 
 /// What the machine code of each kernel must have: instructions, by the beginnings of their names.
-const WORK: [(&str, &[(&str, usize)]); 6] = [
+const WORK: [(&str, &[(&str, usize)]); 8] = [
     ("tranche_fma", &[("FFMA", 16), ("STG", 1), ("BRA", 1)]),
     ("tranche_copy", &[("LDG", 1), ("STG", 1), ("BRA", 2)]),
     ("tranche_spin", &[("FFMA", 8), ("ATOM", 1), ("STG", 1), ("BRA", 1)]),
     ("tranche_probe", &[("BRA", 1), ("STG", 2)]),
     ("tranche_trap", &[("BPT", 1), ("STG", 1)]),
     ("tranche_address", &[("STG", 1)]),
+    ("tranche_fill", &[("STG", 1), ("BRA", 1)]),
+    ("tranche_compare", &[("LDG", 1), ("BRA", 1)]),
 ];
 
 /// The directory of the assembler and the disassembler.

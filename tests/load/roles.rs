@@ -150,6 +150,30 @@ fn batches_and_hogs_do_as_much_as_the_gpu_can() {
 }
 
 #[test]
+fn memory_is_filled_and_each_byte_compared_later() {
+    let of_memory = |is_damaged: bool| {
+        let meeting = tempfile::tempdir().unwrap();
+        let machine = Machine::with(|config| config["turns"] = json!({"directory": meeting.path()}));
+        let mut load = machine.start("keep --bytes 3000004");
+        assert_eq!(number(&load.ready(), "free_bytes"), 4096 * MIB - MIB - 3_000_000);
+        if is_damaged {
+            let block = std::fs::read_dir(meeting.path().join(GPU)).unwrap().find_map(|block| {
+                let path = block.unwrap().path();
+                (path.metadata().unwrap().len() == 3_000_000).then_some(path)
+            });
+            let mut bytes = std::fs::read(block.as_ref().unwrap()).unwrap();
+            *bytes.last_mut().unwrap() ^= 1;
+            std::fs::write(block.unwrap(), bytes).unwrap();
+        }
+        load.say(&format!("start {} {}\n", now(), now() + MS));
+        load.finish().complete().to_vec()
+    };
+    let compared = |wrong: u32| vec![json!({"event": "compared", "bytes": 3_000_000, "wrong": wrong})];
+    assert_eq!(of_memory(false), compared(0));
+    assert_eq!(of_memory(true), compared(1));
+}
+
+#[test]
 fn a_fault_is_reported_by_its_own_process() {
     for (kind, code, name) in [
         ("trap", 719, "CUDA_ERROR_LAUNCH_FAILED"),

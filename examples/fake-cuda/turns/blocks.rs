@@ -67,6 +67,15 @@ impl Blocks {
         Ok(())
     }
 
+    /// Changes the last byte of each block.
+    pub(super) fn damage(&self) {
+        for (file, _, bytes) in self.files.values() {
+            let mut byte = [0];
+            let _ = file.read_exact_at(&mut byte, bytes - 1);
+            let _ = file.write_all_at(&[!byte[0]], bytes - 1);
+        }
+    }
+
     /// Copies everything back.
     pub(super) fn copy_in(&mut self, gpu: &Path, name: &str) -> io::Result<()> {
         for (address, copy) in std::mem::take(&mut self.copies) {

@@ -159,8 +159,9 @@ impl Target {
 
     /// Does what a caller asks for, and returns a number for it.
     fn answer(&self, verb: &str, number: u64) -> Answer<c_int> {
-        match fault(&self.directory, verb).as_deref() {
-            None => {}
+        let fault = fault(&self.directory, verb);
+        match fault.as_deref() {
+            None | Some("damage") => {}
             Some("hang") => loop {
                 std::thread::park();
             },
@@ -176,7 +177,12 @@ impl Target {
             "state" => return Ok(self.inner().state as c_int),
             "lock" => self.lock(Duration::from_millis(number))?,
             "checkpoint" => self.checkpoint()?,
-            "restore" => self.restore()?,
+            "restore" => {
+                self.restore()?;
+                if fault.is_some() {
+                    self.inner().blocks.values().for_each(|(blocks, _)| blocks.damage());
+                }
+            }
             "unlock" => {
                 let mut inner = self.inner();
                 in_state(&inner, State::Locked)?;

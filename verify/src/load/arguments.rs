@@ -25,9 +25,11 @@ pub(crate) enum Role {
     Fault,
     /// Looks which SMs its blocks get.
     Probe,
+    /// Fills memory, and compares each byte of it later.
+    Keep,
 }
 
-const ROLES: [(&[u8], Role); 10] = [
+const ROLES: [(&[u8], Role); 11] = [
     (b"calibrate", Role::Calibrate),
     (b"serve", Role::Serve),
     (b"batch", Role::Batch),
@@ -38,6 +40,7 @@ const ROLES: [(&[u8], Role); 10] = [
     (b"greedy", Role::Greedy),
     (b"fault", Role::Fault),
     (b"probe", Role::Probe),
+    (b"keep", Role::Keep),
 ];
 
 impl Role {
@@ -54,7 +57,7 @@ impl Role {
     fn takes(self, option: &[u8]) -> bool {
         match option {
             b"--fma" => matches!(self, Role::Serve | Role::Batch),
-            b"--bytes" => self.copies() || self == Role::HogPcie,
+            b"--bytes" => self.copies() || matches!(self, Role::HogPcie | Role::Keep),
             b"--kind" => self == Role::Fault,
             b"--target-us" => self == Role::Calibrate,
             _ => true,

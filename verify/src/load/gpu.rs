@@ -57,6 +57,13 @@ struct Pinned {
     second: Stream,
 }
 
+/// What `keep` has filled.
+struct Filled {
+    memory: DeviceMemory,
+    /// What its numbers depend on, so that they are not those of an earlier process.
+    seed: u64,
+}
+
 /// The device with everything that the role needs.
 pub(crate) struct Gpu<'a> {
     pub(crate) cuda: &'a Cuda,
@@ -69,10 +76,13 @@ pub(crate) struct Gpu<'a> {
     probe: Kernel,
     trap: Kernel,
     address: Kernel,
+    fill: Kernel,
+    compare: Kernel,
     scratch: DeviceMemory,
     results: HostMemory,
     pair: Option<Pair>,
     pinned: Option<Pinned>,
+    filled: Option<Filled>,
     /// How long it took from the first call of CUDA to the end of the first kernel, in nanoseconds.
     context_ns: u64,
 }
@@ -107,10 +117,13 @@ impl<'a> Gpu<'a> {
             probe: context.kernel(&module, c"tranche_probe")?,
             trap: context.kernel(&module, c"tranche_trap")?,
             address: context.kernel(&module, c"tranche_address")?,
+            fill: context.kernel(&module, c"tranche_fill")?,
+            compare: context.kernel(&module, c"tranche_compare")?,
             scratch: allocate(&context, SCRATCH)?,
             results: context.pinned(PROBE.0 as usize * 16)?,
             pair: None,
             pinned: None,
+            filled: None,
             context_ns: 0,
             context,
         };
@@ -132,11 +145,23 @@ impl<'a> Gpu<'a> {
             Role::HogDram => (4 * l2).max(256 * MIB),
             Role::HogL2 => l2.max(MIB),
             Role::HogPcie => 128 * MIB,
+            Role::Keep => 100 * MIB,
             _ => 32 * MIB,
         })
     }
 
     fn make_buffers(&mut self, role: Role, bytes: u64) -> Result<(), Failure> {
+        if role == Role::Keep {
+            // Whole numbers of 8 bytes.
+            let bytes = usize::try_from(bytes / 8 * 8).unwrap_or(usize::MAX);
+            let memory = allocate(&self.context, bytes)?;
+            let seed = clock::now();
+            let parameters = [memory.address, memory.bytes as u64 / 8, seed];
+            self.context.launch(self.fill, COPY, self.stream, parameters)?;
+            self.wait()?;
+            self.filled = Some(Filled { memory, seed });
+            return Ok(());
+        }
         // Whole vectors of 16 bytes.
         let half = usize::try_from(bytes / 32 * 16).unwrap_or(usize::MAX);
         if half == 0 || !(role.copies() || role == Role::HogPcie) {
@@ -258,6 +283,21 @@ impl<'a> Gpu<'a> {
         self.context.copy_out(&mut self.results, self.scratch, self.stream)?;
         self.context.synchronize(self.stream)?;
         Ok(self.results.numbers().iter().step_by(2).copied())
+    }
+
+    /// Compares each byte of the memory that was filled. Returns its bytes, and how many numbers of 8 bytes differ.
+    pub(crate) fn compare(&mut self) -> Answer<(u64, u64)> {
+        let Some(Filled { memory, seed }) = &self.filled else {
+            return Ok((0, 0));
+        };
+        let bytes = memory.bytes as u64;
+        let parameters = [memory.address, bytes / 8, *seed, self.scratch.address];
+        self.results.numbers().fill(0);
+        self.context.copy_in(self.scratch, &mut self.results, self.stream)?;
+        self.context.launch(self.compare, COPY, self.stream, parameters)?;
+        self.context.copy_out(&mut self.results, self.scratch, self.stream)?;
+        self.context.synchronize(self.stream)?;
+        Ok((bytes, self.results.numbers().first().copied().unwrap_or(0)))
     }
 
     /// Runs a kernel that fails.

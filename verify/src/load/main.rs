@@ -43,12 +43,13 @@ Roles:
   greedy     Allocate memory until CUDA refuses, and hold it
   fault      Make a kernel fail
   probe      See which SMs there are
+  keep       Fill memory, and compare each byte of it at the begin
 
 Options:
   --fma N             Iterations of a request: serve and batch need it
   --bytes N           What a copy touches, half of it read and half of it written
                       [default: 32 MiB for requests, 4 times the L2 cache or 256 MiB for hog-dram,
-                      the L2 cache for hog-l2, 128 MiB for hog-pcie]
+                      the L2 cache for hog-l2, 128 MiB for hog-pcie, 100 MiB for keep]
   --target-us N       How long a request takes alone, for calibrate [default: 3000]
   --kind KIND         How a kernel fails: trap, address [default: trap]
   --deadline SECONDS  Give up after this time

@@ -40,6 +40,7 @@ pub(crate) fn run(gpu: &mut Gpu<'_>, options: &Options, out: &mut Output) -> Res
         Role::Greedy => greedy(gpu, times, &mut input, out),
         Role::Fault => fault(gpu, options, out),
         Role::Probe => probe(gpu, out),
+        Role::Keep => keep(gpu, out),
         Role::Serve if !schedule.all().is_empty() => {
             let served = serve(gpu, options.fma, schedule.all(), times, &mut input, &mut pieces);
             served.or_else(Unfinished::of)
@@ -211,6 +212,12 @@ fn fault(gpu: &Gpu<'_>, options: &Options, out: &mut Output) -> Result<Ran, Fail
             Ok(Ran::Whole)
         }
     }
+}
+
+fn keep(gpu: &mut Gpu<'_>, out: &mut Output) -> Result<Ran, Failure> {
+    let (bytes, wrong) = gpu.compare()?;
+    writeln!(out, "{{\"event\":\"compared\",\"bytes\":{bytes},\"wrong\":{wrong}}}")?;
+    Ok(Ran::Whole)
 }
 
 fn probe(gpu: &mut Gpu<'_>, out: &mut Output) -> Result<Ran, Failure> {
