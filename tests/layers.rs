@@ -95,6 +95,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("state_file", "replace"),
             ("planning", "replace state_file"),
             ("public_status", "controlled"),
+            ("turn_tries", "state_file"),
             ("turns", "state_file"),
             ("held", "state_file turns"),
             ("device", "held public_status"),

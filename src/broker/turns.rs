@@ -14,6 +14,7 @@ mod real;
 pub use device::{DeviceTurns, TurnNext};
 pub use filters::{nodes, open_all};
 pub use holder::TurnHolder;
+pub use host_memory::room as host_memory_room;
 pub use machine::{TurnFault, TurnMachine};
 pub use real::RealMachine;
 

@@ -40,6 +40,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("drain", Effect::Records),
     ("undrain", Effect::Records),
     ("run", Effect::Records),
+    ("turns try", Effect::Machine),
     ("verify", Effect::Nothing),
     ("top", Effect::Nothing),
     ("broker", Effect::Records),

@@ -37,6 +37,7 @@ mod system;
 mod table;
 mod top;
 mod turn;
+mod turns;
 mod usage;
 mod verify;
 mod window;
@@ -87,6 +88,9 @@ enum Verb {
     Calendar(calendar::Args),
     Suspend(turn::SuspendArgs),
     Resume(turn::ResumeArgs),
+    /// Try whether the driver can give a GPU by turns (experimental)
+    #[command(subcommand)]
+    Turns(turns::Verb),
     Status(status::Args),
     Doctor(doctor::Args),
     Drain(Box<drain::DrainArgs>),
@@ -221,6 +225,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Calendar(args) => calendar::run(&args),
         Verb::Suspend(args) => turn::suspend(&args),
         Verb::Resume(args) => turn::resume(&args),
+        Verb::Turns(verb) => turns::run(&verb),
         Verb::Status(args) => status::run(&args),
         Verb::Drain(args) => drain::drain(&args),
         Verb::Undrain(args) => drain::undrain(&args),

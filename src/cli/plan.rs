@@ -8,6 +8,7 @@ use super::sharing::SharingArgs;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tranche_bench::kept::MeasuredHere;
 use tranche_host::examine;
 use tranche_inspect::measured;
@@ -15,6 +16,7 @@ use tranche_plan::policy::Policy;
 use tranche_plan::share::{self, Plan};
 use tranche_state::held::earlier::earlier;
 use tranche_state::planning;
+use tranche_state::turn_tries;
 
 /// Show the shares that the policy creates on this host, and what each guarantees
 #[derive(Debug, clap::Args)]
@@ -44,7 +46,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         bail!(examine::no_gpu(&inventory));
     }
     let sharing = planning::of(&inventory, &options)?;
-    let Some(sharing) = sharing.filter(|sharing| !sharing.plan.is_empty()) else {
+    let Some(mut sharing) = sharing.filter(|sharing| !sharing.plan.is_empty()) else {
         let nothing = share::plan(&Policy::default(), &inventory)?;
         out::either(args.json, &nothing, || text::not_shared_at_all(&inventory))?;
         return Ok(ExitCode::SUCCESS);
@@ -52,6 +54,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let earlier = earlier(&inventory, Some(&sharing.plan), &options.state_dir)?;
     earlier.all_lines().for_each(out::note);
     let driver = inventory.driver.as_ref();
+    if options.host.inventory.is_none() {
+        Arc::make_mut(&mut sharing.plan).take_in(&turn_tries::read(&options.state_dir)?, driver);
+    }
     let measured = measured::here(&options.state_dir, &options.host, driver, &sharing.plan.devices);
     let report = Report {
         plan: &sharing.plan,

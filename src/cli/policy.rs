@@ -15,6 +15,7 @@ use tranche_plan::share;
 use tranche_state::accounts::{AccountSources, Accounts};
 use tranche_state::held::earlier::earlier;
 use tranche_state::planning::PlanOptions;
+use tranche_state::turn_tries;
 
 /// The verbs of `tranche policy`.
 #[derive(Debug, clap::Subcommand)]
@@ -134,12 +135,15 @@ impl PolicyReport {
         if !report.gpu_found {
             return Ok(report);
         }
-        let plan = match share::plan(&read.policy, &inventory) {
+        let mut plan = match share::plan(&read.policy, &inventory) {
             Ok(plan) => plan,
             Err(error) => return refused(report, error),
         };
         let earlier = earlier(&inventory, Some(&plan), &options.state_dir)?;
         report.held = earlier.all_lines().cloned().collect();
+        if options.host.inventory.is_none() {
+            plan.take_in(&turn_tries::read(&options.state_dir)?, inventory.driver.as_ref());
+        }
         report.warnings.extend(plan.warnings);
         report.warnings.extend(plan.notes);
         report.problems.extend(plan.absent.iter().map(ToString::to_string));

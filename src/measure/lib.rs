@@ -16,6 +16,7 @@
 //! | [`keep`](mod@keep) | keeps the verdicts of a run on this machine |
 //! | [`search`] | searches the best split between two workloads |
 //! | [`workload`] | the two workloads of a search |
+//! | [`turn_try`] | suspends a program on the device and resumes it, for `tranche turns try` |
 //! | [`as_user`] | runs a program as a user, and ends all that it leaves |
 
 pub mod as_user;
@@ -33,4 +34,5 @@ pub mod run;
 pub mod search;
 mod site;
 mod tenant;
+pub mod turn_try;
 pub mod workload;

@@ -33,6 +33,12 @@ pub(crate) fn once(role: &str) -> Vec<String> {
     words(role, 0, &[])
 }
 
+/// The words for a process that fills so much memory and compares it later. It has no deadline: one that was suspended
+/// and resumed must not end in the middle of anything.
+pub(crate) fn keep(bytes: u64) -> Vec<String> {
+    ["keep", "--bytes", &bytes.to_string()].map(str::to_owned).to_vec()
+}
+
 fn words(role: &str, seconds: u32, options: &[(&str, u64)]) -> Vec<String> {
     let deadline = [("--deadline", u64::from(seconds + BEYOND))];
     let options = deadline.iter().chain(options);

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use tranche_bench::results::Host;
 use tranche_bench::way::{Allowed, RefusedWay, Setup, Way, setup, setups};
-use tranche_broker::control::nvml::Nvml;
 use tranche_broker::control::{ControlOptions, DriverAccess};
 use tranche_broker::facts::{Facts, HostFacts, HostNow};
 use tranche_core::error::{Context, Error, Kind, Result};
@@ -25,8 +24,8 @@ pub(crate) struct Measurable {
     /// The name by which everything names it from now on.
     pub(crate) uuid: String,
     pub(crate) key: DeviceKey,
-    gpu: GpuUuid,
-    nvml: Nvml,
+    pub(crate) gpu: GpuUuid,
+    pub(crate) access: DriverAccess,
     /// The machine.
     at: PlanOptions,
     /// The device as CDI names it.
@@ -47,12 +46,12 @@ impl Measurable {
         let (key, gpu) = (device.key(), device.gpu.uuid.clone());
         let cdi = format!("nvidia.com/gpu={}", device.device().cdi_name());
         refuse_users(&device, &processes(at, &cdi)?)?;
-        let nvml = DriverAccess::find(&facts, &ControlOptions::of(at)?)?.nvml;
+        let access = DriverAccess::find(&facts, &ControlOptions::of(at)?)?;
         Ok(Self {
             uuid,
             key,
             gpu,
-            nvml,
+            access,
             facts,
             cdi,
             at: at.clone(),
@@ -109,7 +108,7 @@ impl Measurable {
 
     /// The GPUs with MIG, as the driver describes them; none if it does not answer.
     fn mig(&self) -> Vec<MigGpu> {
-        self.nvml.mig_gpus().map(|(gpus, _)| gpus).unwrap_or_default()
+        self.access.nvml.mig_gpus().map(|(gpus, _)| gpus).unwrap_or_default()
     }
 
     /// The layout of its GPU now, as `tranche mig apply --layout` takes it.
@@ -117,19 +116,19 @@ impl Measurable {
     /// # Errors
     /// Returns an error if the driver does not say it.
     pub(crate) fn layout(&self) -> Result<String> {
-        let gpu = self.nvml.mig_gpu(&self.gpu);
+        let gpu = self.access.nvml.mig_gpu(&self.gpu);
         let gpu = gpu.map_err(|error| Error::failed(&self.uuid, "its layout is unknown").from_source(error))?;
         Ok(ExactGpu::of(&gpu).layout().to_string())
     }
 
     /// Has this process let go of the GPU, which nobody may use while its MIG mode changes.
     pub(crate) fn let_go(&self) {
-        self.nvml.let_go();
+        self.access.nvml.let_go();
     }
 
     /// What the sensors of the GPU say now; `None` if the driver does not answer.
     pub(crate) fn clocks(&self) -> Option<GpuClocks> {
-        self.nvml.clocks(&self.gpu).ok()
+        self.access.nvml.clocks(&self.gpu).ok()
     }
 
     /// The memory of the GPU in MiB that NVML reports of MPS servers on the device; `None` if it reports none.

@@ -7,15 +7,19 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tranche_bench::event::{Event, Reader, Ready};
 use tranche_bench::way::Seat;
 use tranche_core::error::{Context, Error, Result};
+use tranche_core::execute::Program;
 use tranche_core::text::shown;
 use tranche_state::mutex::lock;
 
 /// How long the first calls of CUDA may take: without persistence mode the driver starts the GPU first.
 const START: Duration = Duration::from_secs(60);
+
+/// How long it may take to end.
+const END: Duration = Duration::from_secs(2);
 
 /// The most bytes of a line for people that are kept.
 const LONGEST_LINE: u64 = 1000;
@@ -29,6 +33,7 @@ pub(crate) struct Tenant {
     output: Receiver<Result<Event>>,
     /// The last line that it printed for people.
     said: Arc<Mutex<String>>,
+    is_spared: bool,
 }
 
 impl Tenant {
@@ -43,7 +48,14 @@ impl Tenant {
             seat.device,
             seat.share
         );
-        let mut program = site.load_in(seat, words)?;
+        Self::run(name, site.load_in(seat, words)?)
+    }
+
+    /// Starts `program`, which is `tranche-load`. Errors call it `name`.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be started.
+    pub(crate) fn run(name: String, mut program: Program) -> Result<Self> {
         program
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -65,7 +77,31 @@ impl Tenant {
             child,
             output,
             said,
+            is_spared: false,
         })
+    }
+
+    /// Its number.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Never kills it from now on: where it is suspended and resumed, the machine could hang.
+    pub(crate) fn spare(&mut self) {
+        self.is_spared = true;
+    }
+
+    /// Closes its input, at the end of which it ends. Returns whether it has ended within `patience`.
+    pub(crate) fn leave(&mut self, patience: Duration) -> bool {
+        drop(self.input.take());
+        let until = Instant::now() + patience;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(10)),
+                Ok(None) => return false,
+                Ok(Some(_)) | Err(_) => return true,
+            }
+        }
     }
 
     /// Waits until it can begin.
@@ -138,13 +174,9 @@ impl Tenant {
 
 impl Drop for Tenant {
     fn drop(&mut self) {
-        // It ends at the end of its input, and what runs it with it. One that hangs in the driver is left to the guard.
-        drop(self.input.take());
-        for _ in 0..200 {
-            match self.child.try_wait() {
-                Ok(None) => thread::sleep(Duration::from_millis(10)),
-                Ok(Some(_)) | Err(_) => return,
-            }
+        // What runs it ends with it. One that hangs in the driver is left to the guard.
+        if self.leave(END) || self.is_spared {
+            return;
         }
         // Nothing can be done about a process that cannot be killed.
         let _ = self.child.kill();

@@ -15,6 +15,7 @@ mod part;
 mod resolve;
 mod shares;
 mod strategy;
+mod tries;
 
 pub use absent::AbsentDevice;
 pub use fit::{Fit, Wish, fit};

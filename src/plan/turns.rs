@@ -19,6 +19,7 @@
 
 pub mod change;
 pub mod drivers;
+pub mod tries;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -24,6 +24,7 @@
 //! | [`metrics`] | what collectors read: the metrics, their names and their text |
 //! | [`public_status`] | `status.json`: what every user may know of the shares |
 //! | [`turns`] | who has a device that is given by turns, and the change that is being made |
+//! | [`turn_tries`] | with which driver and GPU that was tried, and how it went |
 //! | [`restore_failures`] | layouts of MIG that the last boot could not make |
 
 pub mod access;
@@ -47,6 +48,7 @@ pub mod replace;
 pub mod restore_failures;
 pub mod state_file;
 pub mod stop;
+pub mod turn_tries;
 pub mod turns;
 
 #[cfg(test)]

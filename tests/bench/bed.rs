@@ -53,7 +53,7 @@ impl Bed {
         Self::on("hgx-h200", 132, &[])
     }
 
-    fn on(host: &str, sms: u32, cheats: &[&str]) -> Self {
+    pub(crate) fn on(host: &str, sms: u32, cheats: &[&str]) -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let top = tempfile::Builder::new().prefix("bench").tempdir().unwrap();

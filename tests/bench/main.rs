@@ -17,6 +17,7 @@ mod left;
 mod observe;
 mod runs;
 mod sweep;
+mod turn_try;
 
 pub(crate) use tranche_test_support as support;
 pub(crate) use tranche_test_support::verify_program;

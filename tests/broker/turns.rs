@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use tranche_core::claims::{ClaimEntry, Claims};
 use tranche_core::ledger::{Change, Claim, ContainerName, Holder, Ledger};
 use tranche_core::types::{Bounds, DeviceKey, Part, Promise, Subject};
+use tranche_plan::turns::tries::{CopyRate, TryOutcome, TurnTries, TurnTry};
+use tranche_state::turn_tries;
 use tranche_turns::wishes::{HostLibrary, Wishes};
 
 const GPU: &str = "GPU-7a3c5e10-2b4d-4f68-8a9c-0d1e2f304152";
@@ -370,15 +372,39 @@ fn a_start_is_refused_where_its_container_cannot_be_kept_away_or_nobody_relies_o
     )
     .unwrap();
     turns.bed.start();
-    let refused = turns
-        .bed
-        .scene
-        .ask(0, "prepare", json!({"device": turns.key()}))
-        .unwrap_err();
+    let ask = || turns.bed.scene.ask(0, "prepare", json!({"device": turns.key()}));
+    let refused = ask().unwrap_err();
     assert!(
-        refused.contains("was never tried with this driver and GPU"),
+        refused.contains("never tried with driver 580.159.04 on NVIDIA H200") && refused.contains("tranche turns try"),
         "{refused}"
     );
+    let found = |driver: &str, outcome| {
+        let mut tries = TurnTries::default();
+        tries.record(TurnTry {
+            driver: driver.to_owned(),
+            product: "NVIDIA H200".to_owned(),
+            date: "2026-11-28".to_owned(),
+            outcome,
+        });
+        turn_tries::write(&turns.bed.scene.at("state"), &tries).unwrap();
+    };
+    let rate = CopyRate {
+        bytes: 8,
+        out_ns: 1,
+        back_ns: 1,
+    };
+    found("580.95.05", TryOutcome::Passed(rate));
+    let refused = ask().unwrap_err();
+    assert!(refused.contains("never tried with driver 580.159.04"), "{refused}");
+    found("580.159.04", TryOutcome::Failed("a byte differs".to_owned()));
+    let refused = ask().unwrap_err();
+    assert!(
+        refused.contains("on 2026-11-28") && refused.contains("failed: a byte differs"),
+        "{refused}"
+    );
+    found("580.159.04", TryOutcome::Passed(rate));
+    drop(all);
+    ask().unwrap();
 }
 
 #[test]

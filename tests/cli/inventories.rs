@@ -5,7 +5,7 @@ use clap::{Command, CommandFactory};
 use tranche_cli::Arguments;
 
 /// The verbs that change something of this machine.
-const CHANGES: [&str; 22] = [
+const CHANGES: [&str; 23] = [
     "cdi refresh",
     "cdi watch",
     "claim create",
@@ -24,6 +24,7 @@ const CHANGES: [&str; 22] = [
     "bench sweep",
     "bench restore",
     "bench guard",
+    "turns try",
     "system create-device-nodes",
     "system prepare-removal",
     "system protect",
@@ -39,7 +40,9 @@ fn more(verb: &str) -> &'static [&'static str] {
         "claim create" => &["--name=x"],
         "advise" => &["--kind=service"],
         "bench guard" => &["GPU-573b7ec7-fbe3-a735-0919-cb0e40983ab1"],
-        "bench" | "bench sweep" | "drain" | "undrain" | "mps start" | "mps stop" | "mps restart" => &["0"],
+        "bench" | "bench sweep" | "drain" | "undrain" | "mps start" | "mps stop" | "mps restart" | "turns try" => {
+            &["0"]
+        }
         "run" => &["--share=0", "--", "true"],
         "verify" => &["nothing"],
         "export" => &["--for=apptainer", "0"],

@@ -23,7 +23,7 @@ pub enum Content {
 }
 
 /// The files by their paths in the state directory; those below `kept` outlive a boot. A `*` is any part of a name.
-pub const STATE_FILES: [(&str, Content); 35] = [
+pub const STATE_FILES: [(&str, Content); 36] = [
     ("broker.lock", Content::Empty),
     ("refresh.lock", Content::Empty),
     ("nodes-closed", Content::Empty),
@@ -41,6 +41,7 @@ pub const STATE_FILES: [(&str, Content); 35] = [
     ("kept/calendar.json", Content::Json),
     ("kept/mig-layout.json", Content::Json),
     ("kept/bench/*.json", Content::Json),
+    ("kept/turns-tested.json", Content::Json),
     ("kept/engine-files.json", Content::Json),
     ("prohibited.json", Content::Json),
     ("host.json", Content::Json),

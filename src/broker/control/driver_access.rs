@@ -2,7 +2,7 @@
 
 use super::devices::ControlOptions;
 use super::nvml::Nvml;
-use super::target::{in_root, library, program};
+use super::target::{in_root, libraries, library, program};
 use crate::facts::Facts;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ pub struct DriverAccess {
     pub nvml: Nvml,
     /// The library of CUDA, if it was found.
     pub cuda: Option<PathBuf>,
+    /// The directory of that library, if the loader of the host does not search it.
+    pub cuda_dir: Option<PathBuf>,
     /// The driver's program that resets a GPU, if it was found.
     pub nvidia_smi: Option<PathBuf>,
     /// systemd's program, where systemd runs.
@@ -40,6 +42,7 @@ impl DriverAccess {
             cuda: driver
                 .and_then(|driver| driver.library(LIBCUDA))
                 .map(|file| in_root(&options.root, &file.host)),
+            cuda_dir: libraries(driver, &options.root),
             nvidia_smi: program(driver, &options.root, "nvidia-smi"),
             systemctl: options.systemctl.clone(),
         })

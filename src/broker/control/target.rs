@@ -177,7 +177,7 @@ pub(super) fn program(driver: Option<&Driver>, root: &Path, name: &str) -> Optio
 const SEARCHED: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
 
 /// The directory of the library of CUDA, in `root`, if it is not one that the loader of the host searches.
-fn libraries(driver: Option<&Driver>, root: &Path) -> Option<PathBuf> {
+pub(super) fn libraries(driver: Option<&Driver>, root: &Path) -> Option<PathBuf> {
     let file = &driver?.library("libcuda.so.1")?.host;
     let dir = file.as_path().parent()?;
     let is_searched = |known: &&str| {

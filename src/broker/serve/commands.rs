@@ -28,6 +28,7 @@ use tranche_state::access::{Enforcement, KeptNodes};
 use tranche_state::accounts::Accounts;
 use tranche_state::mutex::lock;
 use tranche_state::public_status::PublicStatus;
+use tranche_state::turn_tries;
 
 /// What requests are answered with.
 pub(super) struct Commands<'a> {
@@ -171,16 +172,26 @@ impl<'a> Commands<'a> {
             .iter()
             .flat_map(|facts| &facts.plan.devices)
             .find(|split| split.key == *device);
-        match split.map(|split| &split.method) {
-            Some(Method::Turns(turns)) => {
+        match split.map(|split| (&split.method, &split.product)) {
+            Some((Method::Turns(turns), product)) => {
                 let access = facts.as_ref().map_or(Access::Open, |facts| facts.plan.access);
                 if Enforcement::on(&self.options.host, access)? != Enforcement::InForce {
                     let error = Error::failed(device, "is given by turns, and access: enforce is not in force");
                     return Err(error.hint("run: tranche system protect; it is in force after the next boot"));
                 }
-                self.turns.make_ready(device, turns.settings)
+                let driver = facts.iter().find_map(|facts| facts.inventory.driver.as_ref());
+                if !turns.settings.assume_tested
+                    && let Err(why) = turn_tries::read(self.state_dir())?.rate(driver, product)
+                {
+                    let hint =
+                        "run tranche turns try, or set assumeTested: true below sharing.turns to rely on the driver";
+                    return Err(Error::failed(device, why).hint(hint));
+                }
+                self.turns.wait_ready(device)
             }
-            Some(Method::TimeSlicing(_) | Method::Mps(_) | Method::Dedicated(_)) | None => self.control.prepare(device),
+            Some((Method::TimeSlicing(_) | Method::Mps(_) | Method::Dedicated(_), _)) | None => {
+                self.control.prepare(device)
+            }
         }
     }
 

@@ -152,15 +152,7 @@ impl TurnDesk {
     ///
     /// # Errors
     /// Returns why they are not.
-    pub(super) fn make_ready(&self, device: &DeviceKey, settings: TurnSettings) -> Result<()> {
-        if !settings.assume_tested {
-            let error = Error::failed(device, "suspended work was never tried with this driver and GPU");
-            return Err(error.hint("set assumeTested: true below sharing.turns to rely on them all the same"));
-        }
-        self.wait_ready(device)
-    }
-
-    fn wait_ready(&self, device: &DeviceKey) -> Result<()> {
+    pub(super) fn wait_ready(&self, device: &DeviceKey) -> Result<()> {
         match self.after_next_look(device)? {
             None => Ok(()),
             Some(why) => Err(Error::failed(device, why)),

@@ -7,17 +7,20 @@ use std::path::Path;
 /// What is left to the machine besides, in bytes.
 const RESERVE: u64 = 256 << 20;
 
+/// How much suspended work the machine has memory for now, in bytes; `None` where the kernel does not say it.
+pub fn room() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    available(&meminfo).map(|available| available.saturating_sub(RESERVE))
+}
+
 /// Why `bytes` more do not fit; `None` if they do, and where the kernel says nothing. `cgroups` are the containers of
 /// the work, each with a process of it.
 pub(super) fn lacks<'c>(bytes: u64, cgroups: impl Iterator<Item = (u32, &'c str)>) -> Option<String> {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    if let Some(available) = available(&meminfo)
-        && available < bytes.saturating_add(RESERVE)
-    {
+    if let Some(room) = room().filter(|room| *room < bytes) {
         return Some(format!(
-            "its {} MiB do not fit: the machine has {} MiB available",
+            "its {} MiB do not fit: the machine has room for {} MiB",
             bytes >> 20,
-            available >> 20
+            room >> 20
         ));
     }
     cgroups.into_iter().find_map(|(pid, path)| {
@@ -89,6 +92,10 @@ mod tests {
             "its 953 MiB do not fit: the limit of memory of its container leaves 953 MiB"
         );
         assert_eq!(lacks(1 << 20, [(0, path)].into_iter()), None);
-        assert!(lacks(1 << 60, std::iter::empty()).unwrap().contains("the machine has"));
+        assert!(
+            lacks(1 << 60, std::iter::empty())
+                .unwrap()
+                .contains("the machine has room")
+        );
     }
 }

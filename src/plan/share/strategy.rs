@@ -12,6 +12,7 @@ pub use memory_limit::{MemoryLimitBy, NoCgroupLimit};
 pub use mps::Mps;
 pub use time_slicing::TimeSlicing;
 pub use turns::Turns;
+pub(super) use turns::memory_by_turns_at;
 
 use super::guarantee::{Dimension, Grade};
 use super::{Need, Share, SplitDevice};

@@ -1,6 +1,6 @@
-//! Which drivers can suspend the work of a container and resume it, as data with sources.
+//! Which drivers can suspend the work of a container and resume it, as data with sources, and on which devices.
 
-use crate::inventory::{Arch, Driver};
+use crate::inventory::{Arch, Driver, HostDevice, Inventory, VirtualizationMode};
 use tranche_core::types::DriverVersion;
 
 /// A branch of the driver, and what it adds for turns.
@@ -49,8 +49,25 @@ pub fn hangs(driver: &DriverVersion) -> Option<String> {
     })
 }
 
+/// Why work on `target`, a device of `inventory`, cannot be suspended and resumed; `None` if nothing is known against
+/// it.
+pub fn unfit(inventory: &Inventory, target: HostDevice<'_>) -> Option<String> {
+    if target.mig.is_some() || target.gpu.is_in_mig_mode() {
+        // NVIDIA/cuda-checkpoint#42.
+        return Some("the driver cannot suspend work on a MIG device".to_owned());
+    }
+    if target.gpu.uses_system_memory {
+        return Some("its memory is that of the machine, so that suspended work would free none".to_owned());
+    }
+    if target.gpu.virtualization == Some(VirtualizationMode::Vgpu) {
+        return Some("NVIDIA documents no suspended work in a vGPU guest".to_owned());
+    }
+    let driver = inventory.driver.as_ref();
+    driver.and_then(|driver| lacks(driver, inventory.platform.arch))
+}
+
 /// What `driver` lacks for turns on a machine of this kind, in words; `None` if it lacks nothing that is known.
-pub fn lacks(driver: &Driver, arch: Arch) -> Option<String> {
+fn lacks(driver: &Driver, arch: Arch) -> Option<String> {
     let major = driver.version.major();
     let on_arm = (arch == Arch::Aarch64).then_some(&ON_ARM);
     let missing = NEEDED.iter().chain(on_arm).find(|branch| major < branch.major)?;
@@ -88,5 +105,23 @@ mod tests {
         assert_eq!(hangs("580.95.05"), None);
         assert!(["595.71.05", "615.10"].iter().all(|version| hangs(version).is_some()));
         assert!(NEEDED.iter().chain([&ON_ARM]).all(|branch| !branch.source.is_empty()));
+    }
+
+    #[test]
+    fn only_whole_gpus_with_memory_of_their_own_are_fit() {
+        let mut inventory = crate::sim::open("dgx-a100-mig").unwrap();
+        let unfit = |inventory: &Inventory, index: usize| {
+            let gpu = &inventory.gpus[index];
+            unfit(inventory, HostDevice { gpu, mig: None })
+        };
+        inventory.driver.as_mut().unwrap().version = "580.95.05".parse().unwrap();
+        let mig = inventory.gpus.iter().position(|gpu| gpu.is_in_mig_mode()).unwrap();
+        assert!(unfit(&inventory, mig).unwrap().contains("on a MIG device"));
+        let whole = inventory.gpus.iter().position(|gpu| !gpu.is_in_mig_mode()).unwrap();
+        assert_eq!(unfit(&inventory, whole), None);
+        inventory.driver.as_mut().unwrap().version = "575.57.08".parse().unwrap();
+        assert!(unfit(&inventory, whole).unwrap().contains("needs driver 580"));
+        inventory.gpus[whole].uses_system_memory = true;
+        assert!(unfit(&inventory, whole).unwrap().contains("would free none"));
     }
 }

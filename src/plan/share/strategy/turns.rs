@@ -2,11 +2,12 @@
 //! [`crate::turns`] has the rule, and the broker makes the changes.
 
 use super::{GuaranteeRule, InContainer, MostShares, Rules, Size};
-use crate::inventory::{HostDevice, Inventory, VirtualizationMode};
+use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{Policy, Priority, Split, TurnSettings};
 use crate::share::guarantee::{Dimension, Grade};
 use crate::share::{Need, Share, SplitDevice};
 use crate::turns::drivers;
+use crate::turns::tries::CopyRate;
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
 use tranche_core::types::{HostPath, Promise};
@@ -27,28 +28,18 @@ impl Turns {
         split: &Split,
         settings: TurnSettings,
     ) -> Result<Self> {
-        let lacks = inventory
-            .driver
-            .as_ref()
-            .and_then(|driver| drivers::lacks(driver, inventory.platform.arch));
-        let is_vgpu = target.gpu.virtualization == Some(VirtualizationMode::Vgpu);
-        let what = if target.mig.is_some() {
-            // NVIDIA/cuda-checkpoint#42.
-            Some("the driver cannot suspend work on a MIG device".to_owned())
-        } else if target.gpu.uses_system_memory {
-            Some("its memory is that of the machine, so that suspended work would free none".to_owned())
-        } else if is_vgpu {
-            Some("NVIDIA documents no suspended work in a vGPU guest".to_owned())
-        } else {
-            lacks
-        };
-        match what {
+        match drivers::unfit(inventory, target) {
             None => Ok(Self { settings }),
             Some(what) => Err(policy
                 .wrong(split.place, target, format!("turns: {what}"))
                 .hint("share this device by timeSlicing or mps")),
         }
     }
+}
+
+/// By what a share has the memory where the rate of a change was measured.
+pub(in crate::share) fn memory_by_turns_at(rate: CopyRate) -> String {
+    format!("the whole memory while it is the holder's turn; a change copies what is in use, {rate} (experimental)")
 }
 
 impl Rules for Turns {
@@ -76,7 +67,7 @@ impl Rules for Turns {
         let by = match dimension {
             Dimension::Memory => {
                 "the whole memory while it is the holder's turn; a change copies what is in use, at a rate that was not \
-                 measured here (experimental)"
+                 measured here (experimental); tranche turns try measures it"
             }
             Dimension::Compute => "the whole GPU while it is the holder's turn, nothing otherwise (experimental)",
             Dimension::Bandwidth => "the whole bandwidth but for a change's copy (experimental)",
