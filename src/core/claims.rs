@@ -439,7 +439,12 @@ impl Claims {
     }
 }
 
-impl LockedClaims<'_> {
+impl<'a> LockedClaims<'a> {
+    /// The claims that are locked.
+    pub fn claims(&self) -> &'a Claims {
+        self.claims
+    }
+
     /// The ledger, for those who choose what to claim.
     pub fn ledger(&self) -> &Locked<'_> {
         &self.locked
@@ -473,20 +478,19 @@ impl LockedClaims<'_> {
 
     /// Gives up the claims of each book that `names` returns.
     fn give_up_those(&self, names: impl Fn(&Book) -> Vec<String>) -> LedgerResult<Vec<Error>> {
-        let Books { books: old, .. } = self.books_on_disk()?;
+        let Books {
+            books: old, damaged, ..
+        } = self.books_on_disk()?;
         let mut new = old.clone();
         for book in &mut new {
             let names = names(book);
             book.give_up(&names, &self.claims.machine);
         }
         self.locked.replace(&old, &new)?;
-        let is_changed = |gpu: &GpuUuid| old.iter().zip(&new).any(|(old, new)| old.gpu == *gpu && old != new);
-        self.keep(is_changed)
-    }
-
-    /// The claims that are locked.
-    pub fn claims(&self) -> &Claims {
-        self.claims
+        let changed = old.iter().zip(&new).filter(|(old, new)| old != new);
+        let changed: Vec<GpuUuid> = changed.map(|(old, _)| old.gpu.clone()).collect();
+        self.locked
+            .keep_books(new, &damaged, |gpu: &GpuUuid| changed.contains(gpu))
     }
 
     /// As [`Claims::books`].

@@ -52,8 +52,10 @@ impl LockedClaims<'_> {
             }
         }
         let is_needed = |gpu: &_| parts.iter().any(|part| part.device.gpu() == gpu);
-        let mut damaged = damaged.into_iter();
-        if let Some(book) = damaged.find(|book| book.gpu.as_ref().is_none_or(is_needed)) {
+        let (needed, damaged): (Vec<_>, Vec<_>) = damaged
+            .into_iter()
+            .partition(|book| book.gpu.as_ref().is_none_or(is_needed));
+        if let Some(book) = needed.into_iter().next() {
             return Err(LedgerError::Damaged(book));
         }
         let mut new = old.clone();
@@ -93,7 +95,7 @@ impl LockedClaims<'_> {
         }
         self.ledger().replace(&old, &new)?;
         // Also what it had already: a request that is repeated makes its promise again.
-        let problems = self.keep(is_needed)?;
+        let problems = self.ledger().keep_books(new, &damaged, is_needed)?;
         Ok(Reserved { had, problems })
     }
 

@@ -191,15 +191,24 @@ impl Ledger {
         Ok(all)
     }
 
-    /// The books of this directory alone.
+    /// The books of this directory alone. What else keeps devices from being given is read once for all of them.
     pub(super) fn own_books(&self) -> LedgerResult<Books> {
-        let mut all = Books {
+        self.books_within(Books {
             out_of_service: self.out_of_service(),
             times: self.times(None)?,
             ..Books::default()
-        };
+        })
+    }
+
+    /// The books of this directory, as files alone: nothing is given by them.
+    pub(super) fn bare_books(&self) -> LedgerResult<Books> {
+        self.books_within(Books::default())
+    }
+
+    /// Adds the books of this directory to `all`, which has none, and gives each what `all` has for all devices.
+    fn books_within(&self, mut all: Books) -> LedgerResult<Books> {
         for name in self.directory.names()? {
-            match self.book_of(&name) {
+            match self.book_of(&name, &all) {
                 None => {}
                 Some(Ok(book)) => all.books.push(book),
                 Some(Err(LedgerError::Damaged(book))) => all.damaged.push(book),
@@ -222,7 +231,7 @@ impl Ledger {
     /// # Errors
     /// Returns an error if it cannot be read.
     pub fn book(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
-        self.read_with(gpu, |text| record::decode(&text))
+        self.read_now(gpu, |text| record::decode(&text))
     }
 
     /// The devices of which nothing new is claimed.
@@ -230,12 +239,15 @@ impl Ledger {
         OutOfService::read(&self.state_dir)
     }
 
-    /// The book in the file `name`; `None` for a file that is not a book.
-    fn book_of(&self, name: &OsStr) -> Option<LedgerResult<Book>> {
+    /// The book in the file `name`, with what `all` has for all devices; `None` for a file that is not a book.
+    fn book_of(&self, name: &OsStr, all: &Books) -> Option<LedgerResult<Book>> {
         let text = name.to_string_lossy();
         let gpu = text.strip_suffix(SUFFIX)?;
         Some(match gpu.parse() {
-            Ok(gpu) => self.book(&gpu),
+            Ok(gpu) => self.read_with(&gpu, |text| record::decode(&text)).map(|book| {
+                let times = all.times.of_gpu(&gpu);
+                book.without(all.out_of_service.clone()).with_times(times)
+            }),
             Err(_) => Err(self.not_valid(&text, "has a name that is not that of a GPU")),
         })
     }
@@ -254,6 +266,17 @@ impl Ledger {
         )
     }
 
+    /// The book of `gpu` as `read` reads it, with what keeps its devices from being given now.
+    fn read_now(
+        &self,
+        gpu: &GpuUuid,
+        read: impl FnOnce(String) -> std::result::Result<Book, Unreadable>,
+    ) -> LedgerResult<Book> {
+        let book = self.read_with(gpu, read)?.without(self.out_of_service());
+        Ok(book.with_times(self.times(Some(gpu))?))
+    }
+
+    /// The book of `gpu` as `read` reads it, and no more than the file has.
     fn read_with(
         &self,
         gpu: &GpuUuid,
@@ -261,7 +284,7 @@ impl Ledger {
     ) -> LedgerResult<Book> {
         let name = Self::name_of(gpu);
         let Some(bytes) = self.directory.read(&name, MOST_BYTES)? else {
-            return self.empty_book(gpu);
+            return Ok(Book::new(gpu.clone()));
         };
         let line = |line: usize| self.not_valid(&name, format_args!("line {line} is not valid in a ledger"));
         let text = String::from_utf8(bytes).map_err(|_| line(1))?;
@@ -272,7 +295,7 @@ impl Ledger {
         if book.gpu != *gpu || !book.is_sound() {
             return Err(self.not_valid(&name, "holds claims that exclude one another or are of another GPU"));
         }
-        Ok(book.without(self.out_of_service()).with_times(self.times(Some(gpu))?))
+        Ok(book)
     }
 
     /// A book of `gpu` without claims.
@@ -398,7 +421,7 @@ impl Locked<'_> {
         change: impl FnOnce(&mut Book) -> LedgerResult<(T, Change)>,
     ) -> LedgerResult<T> {
         self.check_restored(device.gpu())?;
-        let mut book = self.ledger.read_with(device.gpu(), read)?;
+        let mut book = self.ledger.read_now(device.gpu(), read)?;
         let mut before = self.to_record(&book);
         book.note_held();
         let (value, made) = change(&mut book)?;

@@ -104,6 +104,15 @@ impl NearTimes {
         })
     }
 
+    /// Those of `gpu`, where these are of all.
+    pub(in crate::ledger) fn of_gpu(&self, gpu: &GpuUuid) -> Self {
+        let near = self.near.iter().filter(|near| near.time.device.gpu() == gpu);
+        Self {
+            near: near.cloned().collect(),
+            ..self.clone()
+        }
+    }
+
     /// Whether nothing is reserved now or soon.
     pub fn is_empty(&self) -> bool {
         self.near.is_empty()

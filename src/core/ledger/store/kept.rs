@@ -43,7 +43,7 @@ impl Ledger {
             return Ok(pending);
         }
         if let Some(kept) = self.kept(Missing::Leave)? {
-            let Books { books, damaged, .. } = kept.own_books()?;
+            let Books { books, damaged, .. } = kept.bare_books()?;
             pending.extend(damaged.into_iter().filter_map(not_restored));
             for old in books {
                 let mut book = match self.book(&old.gpu) {
@@ -82,7 +82,7 @@ impl Ledger {
         let Some(kept) = self.kept(Missing::Leave)? else {
             return Ok(Vec::new());
         };
-        let damaged = kept.own_books()?.damaged.into_iter().filter_map(not_restored);
+        let damaged = kept.bare_books()?.damaged.into_iter().filter_map(not_restored);
         Ok(damaged
             .map(|(gpu, error)| DamagedBook { gpu: Some(gpu), error })
             .collect())
@@ -102,17 +102,31 @@ impl Locked<'_> {
     /// # Errors
     /// Returns an error if the ledger cannot be read, or what is kept of a GPU that is `needed` cannot be written.
     pub fn keep(&self, needed: impl Fn(&GpuUuid) -> bool) -> LedgerResult<Vec<Error>> {
+        let Books { books, damaged, .. } = self.ledger().books()?;
+        self.keep_books(books, &damaged, needed)
+    }
+
+    /// As [`Self::keep`], for a caller who has read the ledger since it took the lock: `books` are those that it has
+    /// now, and `unknown` those that could not be read.
+    ///
+    /// # Errors
+    /// As [`Self::keep`].
+    pub fn keep_books(
+        &self,
+        mut books: Vec<Book>,
+        unknown: &[DamagedBook],
+        needed: impl Fn(&GpuUuid) -> bool,
+    ) -> LedgerResult<Vec<Error>> {
         let ledger = self.ledger();
-        let Books {
-            mut books,
-            damaged: unknown,
-            ..
-        } = ledger.books()?;
         // What is kept of a GPU stays as it is while the ledger does not know it.
         let is_known = |gpu: &GpuUuid| {
             self.check_restored(gpu).is_ok() && !unknown.iter().any(|book| book.gpu.as_ref() == Some(gpu))
         };
         books.retain(|book| is_known(&book.gpu));
+        // As they are read: what was taken again is at the end of a book that was changed in memory.
+        books
+            .iter_mut()
+            .for_each(|book| book.claims.sort_by_key(|claim| claim.since));
         let reserved: Vec<Book> = books.iter().map(reservations).filter(|book| !book.is_empty()).collect();
         let missing = if reserved.is_empty() {
             Missing::Leave
@@ -126,7 +140,7 @@ impl Locked<'_> {
             books: mut old,
             damaged,
             ..
-        } = kept.own_books()?;
+        } = kept.bare_books()?;
         old.retain(|book| is_known(&book.gpu));
         let is_over = |old: &&Book| reserved.iter().all(|book| book.gpu != old.gpu);
         let aside = damaged.iter().filter_map(|damaged| damaged.gpu.as_ref());
