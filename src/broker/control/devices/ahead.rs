@@ -37,7 +37,10 @@ impl Control {
         let (Some(target), true) = (slot.target.clone(), record.is_some_and(|record| record.is_ready)) else {
             return;
         };
-        let is_fresh = slot.answered.is_some_and(|at| at.elapsed() < FRESH);
+        // Then NVML's process runs too, and nothing of the grant takes long.
+        if slot.answered.is_some_and(|at| at.elapsed() < FRESH) {
+            return;
+        }
         thread::scope(|questions| {
             let library = target.nvml.clone().filter(|_| target.is_exclusive);
             if let Some(library) = library {
@@ -52,12 +55,9 @@ impl Control {
                 // Without a thread, it is asked when the claim is granted.
                 let _ = thread::Builder::new().spawn_scoped(questions, mode);
             }
-            if !is_fresh {
-                let daemon = self.daemon(&target);
-                let asked = daemon.check(Daemon::patience(0));
-                let at = Instant::now();
-                slot.ahead = asked.ok().map(|defaults| AheadAnswer { at, defaults });
-            }
+            let asked = self.daemon(&target).check(Daemon::patience(0));
+            let at = Instant::now();
+            slot.ahead = asked.ok().map(|defaults| AheadAnswer { at, defaults });
         });
     }
 }
