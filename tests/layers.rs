@@ -31,6 +31,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("mps", "error"),
             ("personality", "types"),
             ("notify", ""),
+            ("openmetrics", ""),
             ("sys", ""),
             ("execute", "sys"),
             ("ldcache", "error"),
@@ -176,6 +177,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("ready", ""),
             ("registrar", ""),
             ("schedule", ""),
+            ("metrics", ""),
             ("settings", ""),
             ("args", "settings"),
             ("said", ""),
@@ -198,7 +200,10 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
                 "node",
                 "broker catalog command kubelet plugin pods ready reconcile said schedule settings watch",
             ),
-            ("dra", "api broker proto ready said schedule settings socket watch"),
+            (
+                "dra",
+                "api broker metrics proto ready said schedule settings socket watch",
+            ),
         ],
     ),
 ];

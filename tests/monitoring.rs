@@ -100,7 +100,7 @@ fn names_are_found_in_expressions() {
 #[test]
 fn each_expression_asks_for_metrics_that_exist() {
     let known = ALL.iter().map(|family| match family.kind {
-        FamilyKind::Gauge => family.name.to_owned(),
+        FamilyKind::Gauge | FamilyKind::Histogram => family.name.to_owned(),
         FamilyKind::Counter => format!("{}_total", family.name),
     });
     let known: BTreeSet<String> = known.collect();

@@ -22,6 +22,7 @@
 //! | [`own_programs`] | where the programs of tranche are |
 //! | [`messages`] | what hooks reported, for `tranche status` |
 //! | [`oci`] | the state and the configuration of a container |
+//! | [`openmetrics`] | the text format of metrics |
 //! | [`process_identity`] | a process that cannot be taken for another one |
 //! | [`caller`] | whether the programs that started this one still wait for it |
 //! | [`claims`] | enters claims and releases them, by the ledger |
@@ -47,6 +48,7 @@ pub mod messages;
 pub mod mps;
 pub mod notify;
 pub mod oci;
+pub mod openmetrics;
 pub mod own_programs;
 pub mod personality;
 pub mod process_identity;

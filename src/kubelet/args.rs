@@ -40,6 +40,8 @@ Options:
                           gpu.nvidia.com takes the place of NVIDIA's driver
       --ready-file FILE   Where it says whether pods can get devices: whether
                           all is published and registered
+      --metrics-port N    The port of /metrics, about what dra does, on all
+                          addresses; off if it is not given
       --pod-uid UID       The UID of this pod: the sockets of dra have names of
                           their own, beside those of an instance that ends
       --version           Print the version
@@ -88,6 +90,7 @@ pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> R
             Long("config-default") => settings.cluster.config_default = Some(text(&mut parser)?),
             Long("driver-name") => driver.name = driver_name(text(&mut parser)?)?,
             Long("ready-file") => settings.ready_file = Some(parser.value().map_err(wrong)?.into()),
+            Long("metrics-port") => driver.metrics_port = Some(port(&text(&mut parser)?)?),
             Long("pod-uid") => driver.pod_uid = Some(pod_uid(text(&mut parser)?)?),
             Long("placement") => settings.placement = placement(&text(&mut parser)?)?,
             Value(command) if command == "device-plugin" && !settings.device_plugin => settings.device_plugin = true,
@@ -149,6 +152,11 @@ fn driver_name(name: String) -> Result<String> {
     }
 }
 
+fn port(text: &str) -> Result<u16> {
+    let port = text.parse().ok().filter(|port| *port != 0);
+    port.ok_or_else(|| Error::usage(format!("--metrics-port {text}"), "is not a port from 1 to 65535"))
+}
+
 /// The UID becomes part of the names of files.
 fn pod_uid(uid: String) -> Result<String> {
     match KubernetesObject::is_uid(&uid) {
@@ -201,6 +209,7 @@ mod tests {
             "--config-default=a",
             "--driver-name=gpu.nvidia.com",
             "--pod-uid=8a1c-2d3e",
+            "--metrics-port=9400",
         ]);
         assert_eq!((settings.kubelet_dir, settings.state_dir), ("/k".into(), "/s".into()));
         assert_eq!(
@@ -216,6 +225,7 @@ mod tests {
         let driver = DriverOptions {
             name: "gpu.nvidia.com".into(),
             pod_uid: Some("8a1c-2d3e".into()),
+            metrics_port: Some(9400),
         };
         assert_eq!(settings.dra, Some(driver));
         let alone = serve(&["dra", "--node=gpu1"]);
@@ -243,6 +253,7 @@ mod tests {
             (&["dra", "--node=a", "--driver-name=../x"], "is not a DNS subdomain"),
             (&["dra", "--node=a", "--driver-name=a..b"], "is not a DNS subdomain"),
             (&["dra", "--node=a", "--pod-uid=../x"], "is not the UID of a pod"),
+            (&["dra", "--node=a", "--metrics-port=0"], "is not a port"),
             (&["device-plugin", "--state-dir"], "state-dir"),
             (&["ready"], "give it with --ready-file"),
             (&["ready", "device-plugin", "--ready-file=/r"], "no other command"),

@@ -16,6 +16,7 @@
 //! | [`schedule`] | pure: when to ask again |
 //! | [`configurations`] | which configuration of the cluster is for this node |
 //! | [`ready`] | whether pods can get devices, for a probe |
+//! | [`metrics`] | what the driver counts of its work, for a collector |
 //! | [`settings`] | where the kubelet and the broker are, and how long things take |
 //! | [`args`] | the command line |
 //! | [`said`] | which faults are logged, and are events |
@@ -47,6 +48,7 @@ pub mod dra;
 pub mod fuzzing;
 pub mod kubelet;
 pub mod log;
+pub mod metrics;
 pub mod node;
 pub mod plugin;
 pub mod pods;
@@ -72,12 +74,13 @@ use kube::Client;
 use ready::Ready;
 use said::{Notice, Said};
 use tokio::sync::mpsc;
-use tranche_core::error::{Error, Result};
+use tranche_core::error::{Context, Error, Result};
 
 /// Serves the kubelet until `stop` is ready, and then removes its sockets.
 ///
 /// # Errors
-/// Returns an error if a driver for dynamic resource allocation has no access to the API server.
+/// Returns an error if a driver for dynamic resource allocation has no access to the API server, or if its port for
+/// metrics cannot be had.
 pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<()> {
     let (state_sender, state) = tokio::sync::watch::channel(0);
     tokio::spawn(watch::state(
@@ -90,6 +93,13 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
         tokio::spawn(ready.clone().keep(file.clone()));
     }
     let (client, events) = start_cluster(&settings, state_sender).await?;
+    let collectors = match settings.dra.as_ref().and_then(|driver| driver.metrics_port) {
+        Some(port) => {
+            let listener = metrics::listen(port).await;
+            Some(listener.about(format!("--metrics-port {port}"), "cannot be listened on")?)
+        }
+        None => None,
+    };
     let driver = match (client, &settings.cluster.node, &settings.dra) {
         (Some(client), Some(node), Some(options)) => Some(dra::start(
             &settings,
@@ -102,6 +112,9 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
         )),
         _ => None,
     };
+    if let (Some(collectors), Some(driver)) = (collectors, &driver) {
+        tokio::spawn(metrics::serve(collectors, driver.metrics().clone()));
+    }
     match settings.device_plugin {
         true => serve_plugin(settings, state, events, ready, stop).await,
         false => stop.await,

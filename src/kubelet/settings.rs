@@ -43,6 +43,8 @@ pub struct DriverOptions {
     pub name: String,
     /// The UID of the driver's pod; `None`: there is one instance at a time.
     pub pod_uid: Option<String>,
+    /// The port of [`crate::metrics`]; `None`: nobody listens.
+    pub metrics_port: Option<u16>,
 }
 
 impl Default for DriverOptions {
@@ -50,6 +52,7 @@ impl Default for DriverOptions {
         Self {
             name: "gpu.tranche.dev".to_owned(),
             pod_uid: None,
+            metrics_port: None,
         }
     }
 }

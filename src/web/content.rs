@@ -18,7 +18,7 @@ pub(crate) fn found(target: &str, database: &Connection, state_dir: &Path, viewe
         "/metrics" => {
             let names = names(query)?;
             // OpenMetrics 1.0, "Protocol Negotiation".
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            let kind = tranche_core::openmetrics::CONTENT_TYPE;
             (kind, metrics(database, state_dir, names))
         }
         _ => return None,

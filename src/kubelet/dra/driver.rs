@@ -5,14 +5,17 @@ use super::allocation::{Allocated, Allocation};
 use super::handler::{ClaimHandler, PreparedDevice};
 use crate::api::why;
 use crate::broker::Broker;
+use crate::metrics::{Kind, Metrics, Operation, Reason, Running};
 use crate::settings::Times;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Error};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use tranche_core::broker::BrokerError;
 use tranche_core::ledger::KubernetesObject;
-use tranche_protocol::{PrepareClaimRequest, since_boot};
+use tranche_protocol::{DraDevices, PrepareClaimRequest, since_boot};
 
 /// After how long a question that had no answer is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -26,12 +29,20 @@ const LEAST: Duration = Duration::from_secs(1);
 /// The driver on one node.
 #[derive(Clone)]
 pub struct Driver {
-    client: Client,
-    broker: Broker,
-    name: String,
-    pool: String,
-    times: Times,
+    pub(super) client: Client,
+    pub(super) broker: Broker,
+    /// Its name, a DNS subdomain.
+    pub(super) name: String,
+    /// The pool of its devices, which has the name of the node.
+    pub(super) pool: String,
+    pub(super) times: Times,
+    /// What the node has; `None` until the broker has said it.
+    pub(super) devices: watch::Receiver<Option<DraDevices>>,
+    pub(super) metrics: Metrics,
 }
+
+/// Why something is not done for a claim: for a count, and in one line.
+struct Failure(Reason, String);
 
 /// Why a claim is not known.
 enum NotFound {
@@ -50,17 +61,6 @@ impl NotFound {
 }
 
 impl Driver {
-    /// The driver `name` for the devices of the pool `pool`, which has the name of the node.
-    pub fn new(client: Client, broker: Broker, name: &str, pool: &str, times: Times) -> Self {
-        Self {
-            times,
-            client,
-            broker,
-            name: name.to_owned(),
-            pool: pool.to_owned(),
-        }
-    }
-
     /// The claim with all of its fields, also those that this program does not know, if it is still the one with this
     /// UID.
     ///
@@ -90,11 +90,15 @@ impl Driver {
         }
     }
 
-    async fn allocation(&self, claim: &KubernetesObject, asked_at: u64) -> Result<Vec<Allocated>, String> {
-        let found = self.find_patiently(claim, asked_at).await?;
-        let found = found.ok_or("it does not exist any more")?;
-        let allocation = Allocation::of(&found)?.ok_or("it is not allocated")?;
-        allocation.devices(&self.name, &self.pool)
+    async fn allocation(&self, claim: &KubernetesObject, asked_at: u64) -> Result<Vec<Allocated>, Failure> {
+        let found = self.find_patiently(claim, asked_at).await;
+        let found = found.map_err(|why| Failure(Reason::ApiServer, why))?;
+        let nothing = |what: &str| Failure(Reason::NotAllocated, what.to_owned());
+        let found = found.ok_or_else(|| nothing("it does not exist any more"))?;
+        let unknown = |why| Failure(Reason::NotUnderstood, why);
+        let allocation = Allocation::of(&found).map_err(unknown)?;
+        let allocation = allocation.ok_or_else(|| nothing("it is not allocated"))?;
+        allocation.devices(&self.name, &self.pool).map_err(unknown)
     }
 
     /// Asks the broker until the holders of the devices have released them, and returns the CDI names.
@@ -103,7 +107,7 @@ impl Driver {
         claim: &KubernetesObject,
         devices: &[Allocated],
         asked_at: u64,
-    ) -> Result<Vec<String>, String> {
+    ) -> Result<Vec<String>, Failure> {
         let [mut pause, most] = HELD;
         loop {
             let request = PrepareClaimRequest {
@@ -114,14 +118,55 @@ impl Driver {
             };
             let patience = left(asked_at, self.times.answer).max(LEAST);
             let prepared = self.broker.prepare_claim(request, patience).await;
-            let prepared = prepared.map_err(|e| self.broker.explain(&e))?;
+            let prepared = prepared.map_err(|e| self.broker_failure(&e))?;
             match prepared.held {
                 None => return Ok(prepared.cdi),
-                Some(held) if left(asked_at, self.times.waiting) <= pause => return Err(held),
+                Some(held) if left(asked_at, self.times.waiting) <= pause => return Err(Failure(Reason::Held, held)),
                 Some(_) => sleep(pause).await,
             }
             pause = most.min(pause * 2);
         }
+    }
+
+    fn broker_failure(&self, error: &BrokerError) -> Failure {
+        let reason = match error {
+            BrokerError::Unreachable(_) => Reason::BrokerUnreachable,
+            BrokerError::Refused(_) => Reason::BrokerRefused,
+        };
+        Failure(reason, self.broker.explain(error))
+    }
+
+    async fn make_ready(&self, claim: &KubernetesObject, asked_at: u64) -> Result<Vec<PreparedDevice>, Failure> {
+        let devices = self.allocation(claim, asked_at).await?;
+        let cdi = self.reserve(claim, &devices, asked_at).await?;
+        if cdi.len() != devices.len() {
+            let why = "the broker has answered for other devices";
+            return Err(Failure(Reason::BrokerRefused, why.to_owned()));
+        }
+        // Who watches a device is given nothing of it.
+        let owned = devices.iter().filter(|one| !one.asked.admin);
+        let kinds: Vec<Kind> = {
+            let known = self.devices.borrow();
+            owned.map(|one| Kind::of(&one.asked.device, known.as_ref())).collect()
+        };
+        self.metrics.allocated(kinds);
+        let answers = devices.into_iter().zip(cdi).map(|(one, cdi)| PreparedDevice {
+            cdi: vec![cdi],
+            ..one.answer
+        });
+        Ok(answers.collect())
+    }
+
+    /// Counts what `work` does, and how long it takes.
+    async fn counted<T>(
+        &self,
+        operation: Operation,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, String> {
+        let running = Running::begin(&self.metrics, operation);
+        let done = work.await;
+        running.end(done.as_ref().err().map(|Failure(reason, _)| *reason));
+        done.map_err(|Failure(_, why)| why)
     }
 
     /// Whether no pod of this node can have the claim any more: it is deleted, or has no device of this node.
@@ -148,20 +193,16 @@ impl Driver {
 
 impl ClaimHandler for Driver {
     async fn prepare(&self, claim: KubernetesObject, asked_at: u64) -> Result<Vec<PreparedDevice>, String> {
-        let devices = self.allocation(&claim, asked_at).await?;
-        let cdi = self.reserve(&claim, &devices, asked_at).await?;
-        if cdi.len() != devices.len() {
-            return Err("the broker has answered for other devices".to_owned());
-        }
-        let answers = devices.into_iter().zip(cdi).map(|(one, cdi)| PreparedDevice {
-            cdi: vec![cdi],
-            ..one.answer
-        });
-        Ok(answers.collect())
+        self.counted(Operation::Prepare, self.make_ready(&claim, asked_at))
+            .await
     }
 
     async fn unprepare(&self, claim: KubernetesObject) -> Result<(), String> {
-        self.give_up(&claim.uid).await
+        let given = async {
+            let given = self.broker.unprepare_claim(claim.uid.clone()).await;
+            given.map_err(|e| self.broker_failure(&e))
+        };
+        self.counted(Operation::Unprepare, given).await
     }
 }
 

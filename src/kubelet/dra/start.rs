@@ -8,6 +8,7 @@ use super::server::{DraSettings, DraTimes, serve};
 use super::slices::NodeRef;
 use crate::api::why;
 use crate::broker::Broker;
+use crate::metrics::Metrics;
 use crate::ready::Ready;
 use crate::said::{Notice, Said, Topic};
 use crate::settings::{DriverOptions, Settings};
@@ -23,6 +24,7 @@ use tranche_protocol::DraDevices;
 pub struct Running {
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
+    metrics: Metrics,
 }
 
 /// Starts the driver of `options` on the node `node`.
@@ -35,9 +37,18 @@ pub fn start(
     events: Option<mpsc::Sender<Notice>>,
     ready: Ready,
 ) -> Running {
+    let metrics = Metrics::default();
     let broker = Broker::of(&settings.state_dir);
-    let driver = Driver::new(client.clone(), broker.clone(), &options.name, node, settings.times);
     let (devices_sender, devices) = watch::channel(None);
+    let driver = Driver {
+        client: client.clone(),
+        broker: broker.clone(),
+        name: options.name.clone(),
+        pool: node.to_owned(),
+        times: settings.times,
+        devices: devices.clone(),
+        metrics: metrics.clone(),
+    };
     let (health_sender, health) = watch::channel(Vec::new());
     let work = DraNode {
         broker,
@@ -70,12 +81,18 @@ pub fn start(
     let (stop, stopped) = oneshot::channel();
     let stopped = async move { drop(stopped.await) };
     Running {
+        metrics,
         stop,
         server: tokio::spawn(serve(server, driver, health, Said::new(events), ready, stopped)),
     }
 }
 
 impl Running {
+    /// What it counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// Ends the server. The slices stay: the kubelet removes them after 30 s, and a driver that is back before finds
     /// them.
     pub async fn end(self) {

@@ -1,54 +1,7 @@
 //! The metrics: name, type, unit, labels and meaning. docs/reference/metrics.md has the same list, and a test
 //! compares the two.
 
-/// A metric family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Family {
-    /// Its name. It ends with its unit, if it has one.
-    pub name: &'static str,
-    /// Its type.
-    pub kind: FamilyKind,
-    /// The names of its labels.
-    pub labels: &'static [&'static str],
-    /// What it says, in one line.
-    pub help: &'static str,
-}
-
-/// The type of a family. node_exporter reads the older text format of Prometheus, which has no `info` and no `stateset`
-/// and refuses a file with them, so there are only these two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FamilyKind {
-    /// A value that goes up and down.
-    Gauge,
-    /// A value that only goes up; the name of its sample ends with `_total`.
-    Counter,
-}
-
-/// Units that a name can end with (OpenMetrics 1.0, "Units and Base Units").
-const UNITS: [&str; 3] = ["bytes", "ratio", "seconds"];
-
-impl Family {
-    /// The unit at the end of the name; `None` for a number of things.
-    pub fn unit(&self) -> Option<&'static str> {
-        unit(self.name)
-    }
-}
-
-/// The unit at the end of the name of a family.
-pub(super) fn unit(name: &str) -> Option<&'static str> {
-    let is_unit = |unit: &&str| name.strip_suffix(*unit).is_some_and(|rest| rest.ends_with('_'));
-    UNITS.into_iter().find(is_unit)
-}
-
-impl FamilyKind {
-    /// The word for it in the text.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Gauge => "gauge",
-            Self::Counter => "counter",
-        }
-    }
-}
+pub use tranche_core::openmetrics::{Family, FamilyKind};
 
 /// Defines a constant for each family, and the list of all.
 macro_rules! families {

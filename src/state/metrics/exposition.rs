@@ -1,9 +1,9 @@
-//! The text format of metrics: OpenMetrics 1.0 (github.com/prometheus/OpenMetrics, specification/OpenMetrics.md),
-//! written so that readers of Prometheus' older text format (0.0.4) accept it too.
+//! All samples of one text, by family.
 
-use super::catalogue::{ALL, CLAIM, Family, FamilyKind, unit};
+use super::catalogue::{ALL, CLAIM, Family, FamilyKind};
 use super::names::{Containers, Naming};
 use std::collections::{BTreeMap, BTreeSet};
+use tranche_core::openmetrics::{END, head, labels};
 
 /// Samples, by family.
 #[derive(Debug, Default)]
@@ -49,33 +49,22 @@ impl Exposition {
             let (name, factor, help) = known.map_or((family.name, 1.0, family.help), |known| {
                 (known.name, known.factor, known.help)
             });
-            text.push_str(&format!("# TYPE {name} {}\n", family.kind.as_str()));
-            if let Some(unit) = unit(name) {
-                text.push_str(&format!("# UNIT {name} {unit}\n"));
-            }
-            text.push_str(&format!("# HELP {name} {}\n", escaped(help)));
+            text.push_str(&head(name, family.kind, help));
             let suffix = match family.kind {
-                FamilyKind::Gauge => "",
+                FamilyKind::Gauge | FamilyKind::Histogram => "",
                 FamilyKind::Counter => "_total",
             };
             // What has two names here can have one name there: the compute instances of one GPU instance.
             let mut written = BTreeSet::new();
             for sample in samples {
-                let labels = naming.labels(family, &sample.labels, &containers);
-                let pairs = labels
-                    .iter()
-                    .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
-                let pairs: Vec<String> = pairs.collect();
-                let labels = match pairs.is_empty() {
-                    true => String::new(),
-                    false => format!("{{{}}}", pairs.join(",")),
-                };
+                let pairs = naming.labels(family, &sample.labels, &containers);
+                let labels = labels(pairs.iter().map(|(label, value)| (*label, value.as_str())));
                 if written.insert(labels.clone()) {
                     text.push_str(&format!("{name}{suffix}{labels} {}\n", sample.value * factor));
                 }
             }
         }
-        text.push_str("# EOF\n");
+        text.push_str(END);
         text
     }
 
@@ -91,20 +80,6 @@ impl Exposition {
             })
             .collect()
     }
-}
-
-/// Escapes the three characters that have a meaning in a label's value and in a help text.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\\' => escaped.push_str("\\\\"),
-            '"' => escaped.push_str("\\\""),
-            '\n' => escaped.push_str("\\n"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]
