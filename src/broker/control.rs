@@ -36,10 +36,6 @@ use tranche_state::controlled::ControlledDevice;
 /// What the broker asks of the machine. Every call may come at any time and from several threads: a slow change of one
 /// device must not hold up a call about another.
 pub trait MachineControl: Send + Sync {
-    /// Asks what [`MachineControl::prepare`] will ask about `device`, as far as it takes long, so that the answers are
-    /// there when the ledger is written. It decides and changes nothing.
-    fn ask_ahead(&self, _device: &DeviceKey) {}
-
     /// Makes `device` ready for all claims that the ledger has on it: the one that was just entered is in use as soon
     /// as this returns. If the device is ready already, this starts no process.
     ///

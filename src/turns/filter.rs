@@ -183,8 +183,8 @@ impl DeviceFilter {
     }
 }
 
-/// Whether a line of `devices.list` (`c 195:* rw`) lets the device be opened. A list that begins with `a *:* rwm` allows
-/// all that is not denied, and does not say what is denied. Engines let every container make nodes (`c *:* m`).
+/// Whether a line of `devices.list` (`c 195:* rw`) lets the device be opened. A list that begins with `a *:* rwm`
+/// allows all that is not denied, and does not say what is denied. Engines let every container make nodes (`c *:* m`).
 fn allows(line: &str, device: DeviceNumber) -> bool {
     let mut words = line.split_ascii_whitespace();
     let (Some(kind), Some((major, minor))) = (words.next(), words.next().and_then(|word| word.split_once(':'))) else {

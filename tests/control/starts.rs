@@ -5,53 +5,12 @@ use crate::support::rights;
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tranche_broker::control::{Control, MachineControl};
 use tranche_state::controlled::DaemonState;
-
-/// What the daemon is asked for each time that its answer has to be a new one.
-const QUESTIONS: [&str; 2] = [
-    "command get_default_active_thread_percentage",
-    "command get_default_device_pinned_mem_limit 0",
-];
-
-#[test]
-fn a_daemon_that_was_asked_ahead_is_not_asked_again_and_what_it_said_counts() {
-    let bed = Bed::new(UNEQUAL);
-    let control = bed.control();
-    control.ask_ahead(bed.key());
-    assert!(bed.fake.lines().is_empty(), "nothing is started");
-    bed.start(&control, "small");
-    let since = |lines: usize| bed.fake.lines().split_off(lines);
-    // An answer counts for two seconds.
-    std::thread::sleep(Duration::from_millis(2100));
-    let before = bed.fake.lines().len();
-    control.ask_ahead(bed.key());
-    assert_eq!(since(before), QUESTIONS);
-    control.prepare(bed.key()).unwrap();
-    assert_eq!(since(before), QUESTIONS);
-    // Another program lowers the limit.
-    std::thread::sleep(Duration::from_millis(2100));
-    let mut other = Command::new(bed.host.root.join("usr/bin/nvidia-cuda-mps-control"));
-    other.env("CUDA_MPS_PIPE_DIRECTORY", bed.state().join("mps-daemon/0"));
-    let mut other = other.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let mut commands = other.stdin.take().unwrap();
-    commands.write_all(b"set_default_active_thread_percentage 5\n").unwrap();
-    drop(commands);
-    assert!(other.wait().unwrap().success());
-    let before = bed.fake.lines().len();
-    control.ask_ahead(bed.key());
-    control.prepare(bed.key()).unwrap();
-    let corrected = "command set_default_active_thread_percentage 20".to_owned();
-    let seen = since(before);
-    assert!(seen.starts_with(&QUESTIONS.map(str::to_owned)), "{seen:?}");
-    assert!(seen.contains(&corrected), "{seen:?}");
-    bed.stop("small");
-}
 
 #[test]
 fn the_first_claim_starts_a_daemon_and_the_last_one_leaves_the_machine_as_it_was() {

@@ -1,5 +1,5 @@
-//! Turns under real engines: two containers have a whole GPU one after the other. The GPU and its library are fakes, and
-//! everything else is real: the containers, their cgroups and the broker.
+//! Turns under real engines: two containers have a whole GPU one after the other. The GPU and its library are fakes,
+//! and everything else is real: the containers, their cgroups and the broker.
 
 use crate::requests::Way;
 use crate::shares::place;

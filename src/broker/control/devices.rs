@@ -1,9 +1,5 @@
 //! All devices of the machine that are changed for shares.
 
-mod ahead;
-
-pub(in crate::control) use ahead::AheadAnswer;
-
 use super::blocked::Blocked;
 use super::changes::DeviceChanges;
 use super::client_user::client_uid;
@@ -82,8 +78,6 @@ struct Slot {
     target: Option<ControlTarget>,
     changes: Option<DeviceChanges>,
     answered: Option<Instant>,
-    /// What the daemon answered before it was asked for; nobody has looked at it yet.
-    ahead: Option<AheadAnswer>,
     /// The connection that the daemon waited for at the last look.
     served: Option<u64>,
     /// Which holders blocked the daemon.
@@ -200,7 +194,6 @@ impl Control {
         let Slot {
             changes,
             answered,
-            ahead,
             served,
             blocked,
             problems,
@@ -213,7 +206,6 @@ impl Control {
             target,
             shown: &self.shown,
             answered,
-            ahead,
             freshness,
             is_granted: !goal.is_exact,
             served,
@@ -378,10 +370,6 @@ impl Control {
 }
 
 impl MachineControl for Control {
-    fn ask_ahead(&self, device: &DeviceKey) {
-        self.ask_daemon_ahead(device);
-    }
-
     fn prepare(&self, device: &DeviceKey) -> Result<()> {
         let slot = self.slot(device);
         let mut slot = lock(&slot);

@@ -4,7 +4,6 @@ use super::cgroup_limit::CgroupLimit;
 use super::changes::{DaemonRecord, DeviceChanges, ProcessRecord};
 use super::daemon::{Blocker, Daemon, DaemonError, Defaults, Processes, Starter, describe};
 use super::device::{ControlledMachine, SeenDaemon};
-use super::devices::AheadAnswer;
 use super::goal::Limits;
 use super::journal::Journals;
 use super::nvml::{Nvml, NvmlFailure, ResidentDriver};
@@ -49,8 +48,6 @@ pub(super) struct RealDevice<'a> {
     pub(super) shown: &'a Shown,
     /// When its daemon answered last.
     pub(super) answered: &'a mut Option<Instant>,
-    /// What it answered before anybody looked.
-    pub(super) ahead: &'a mut Option<AheadAnswer>,
     /// How old an answer of the daemon may be.
     pub(super) freshness: Duration,
     /// Whether a claim is about to be granted.
@@ -173,20 +170,12 @@ impl ControlledMachine for RealDevice<'_> {
             *self.answered = None;
             let misses = record.map_or(0, |record| record.misses);
             let set = record.and_then(|record| record.limits);
-            let ahead = self.ahead.take().filter(|_| !is_held_up);
-            let asked = match ahead.and_then(|ahead| ahead.within(self.freshness)) {
-                Some(answered) => Ok(answered),
-                None => self.ask(&running, misses, is_held_up).map(|has| (Instant::now(), has)),
-            };
-            match asked {
+            match self.ask(&running, misses, is_held_up) {
                 Err(silent) => return silent,
-                Ok((at, has)) => {
-                    if set.is_some_and(|set| !set.are(has)) {
-                        seen = SeenDaemon::Altered(running.clone());
-                    }
-                    *self.answered = Some(at);
-                }
+                Ok(has) if set.is_some_and(|set| !set.are(has)) => seen = SeenDaemon::Altered(running.clone()),
+                Ok(_) => {}
             }
+            *self.answered = Some(Instant::now());
             if let Err(error) = self.own_daemon().bound_logs() {
                 self.problems.push(error.to_string());
             }
@@ -257,7 +246,7 @@ impl ControlledMachine for RealDevice<'_> {
     }
 
     fn start(&mut self) -> Result<ProcessRecord> {
-        (*self.answered, *self.ahead) = (None, None);
+        *self.answered = None;
         self.own_daemon()
             .start()
             .map_err(|error| self.wrong("could not be started", &error))
@@ -274,14 +263,13 @@ impl ControlledMachine for RealDevice<'_> {
             self.blockers.extend(blockers);
             set = self.own_daemon().set_limits(limits);
         }
-        *self.ahead = None;
         set.map_err(|error| self.wrong("does not take its limits", &error))?;
         *self.answered = Some(Instant::now());
         Ok(())
     }
 
     fn end(&mut self, record: &DaemonRecord) -> Result<()> {
-        (*self.answered, *self.ahead) = (None, None);
+        *self.answered = None;
         let ended = self.own_daemon().end(record.process.as_ref());
         ended.map_err(|error| self.wrong("could not be ended", &error))
     }

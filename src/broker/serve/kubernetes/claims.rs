@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
 use tranche_core::error::{Context, Error, Result, line};
 use tranche_core::ledger::{KubernetesObject, LedgerError, OutOfService, Refused};
-use tranche_core::types::{CdiKind, DeviceKey, HostPath, Strategy};
+use tranche_core::types::{CdiKind, DeviceKey, HostPath};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, Sharing, WatchedDevice};
@@ -90,31 +89,9 @@ fn prepare(
     if let Some(one) = parts.iter().find(|one| gone.contains(&one.part.split.key)) {
         return Err(Error::failed(one.part.split.device, "was destroyed meanwhile"));
     }
-    thread::scope(|ahead| {
-        let keys = devices(parts.iter().filter(|one| one.part.part.strategy() == Strategy::Mps));
-        if !keys.is_empty() {
-            let ask = move || keys.into_iter().for_each(|key| commands.control.ask_ahead(key));
-            // Without a thread, it is asked afterwards.
-            let _ = thread::Builder::new().spawn_scoped(ahead, ask);
-        }
-        grant(commands, facts, locked, request, &names, &parts, &watched)
-    })
-}
-
-/// Reserves `parts`, writes the specification of the claim and makes the devices ready.
-fn grant(
-    commands: &Commands<'_>,
-    facts: &Facts,
-    locked: LockedClaims<'_>,
-    request: &PrepareClaimRequest,
-    names: &[String],
-    parts: &[ClaimDevice<'_>],
-    watched: &[WatchedDevice],
-) -> Result<PreparedClaim> {
-    let (claim, claims) = (&request.claim, locked.claims());
     // What needs room comes before the reservation, which could not be given up on a full disk.
-    let specification = specification(commands, facts, claim, parts, watched)?;
-    let wanted: Vec<ClaimPart> = parts.iter().map(reservation).collect();
+    let specification = specification(commands, facts, claim, &parts, &watched)?;
+    let wanted: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
     let reserved = match locked.reserve_for(claim, &wanted) {
         Ok(reserved) => reserved,
         Err(LedgerError::Refused(refused)) if request.waits && ends_by_itself(&refused) => {
@@ -128,7 +105,7 @@ fn grant(
     warn(&reserved.problems);
     let prepared = specification.put_in_place();
     drop(locked);
-    let prepared = prepared.and_then(|()| make_ready(commands, parts));
+    let prepared = prepared.and_then(|()| make_ready(commands, &parts));
     if let Err(error) = prepared {
         // What its containers use already stays reserved.
         let given_up = match reserved.had {
@@ -279,17 +256,13 @@ fn specification(
 /// Changes the machine for the shares of the claim: an MPS daemon takes seconds to start, and the kubelet says so at
 /// the pod while it waits.
 fn make_ready(commands: &Commands<'_>, parts: &[ClaimDevice<'_>]) -> Result<()> {
-    for key in devices(parts.iter()) {
+    let keys: BTreeSet<&DeviceKey> = parts.iter().map(|one| &one.part.split.key).collect();
+    for key in keys {
         let prepared = commands.make_ready(key);
         commands.wake();
         prepared?;
     }
     Ok(())
-}
-
-/// The devices that these parts are of.
-fn devices<'a>(parts: impl Iterator<Item = &'a ClaimDevice<'a>>) -> BTreeSet<&'a DeviceKey> {
-    parts.map(|one| &one.part.split.key).collect()
 }
 
 fn file(commands: &Commands<'_>, uid: &str) -> PathBuf {
