@@ -93,7 +93,8 @@ fn two_have_a_gpu_by_turns(way: Way, engine: Engine) {
         "turns::two_containers_have_a_whole_gpu_by_turns {way:?} {}",
         engine.runtime()
     );
-    let cgroup = || TestCgroup::of_controller("devices", "look-turns-of-engines").err();
+    let probe = format!("look-turns-{way:?}-{}", engine.runtime());
+    let cgroup = || TestCgroup::of_controller("devices", &probe).err();
     if let Some(reason) = engine.missing().or(way.missing()).or_else(cgroup) {
         return skip::not_run(&test, &reason);
     }
