@@ -105,7 +105,7 @@ impl DeviceTurns {
     /// Whether somebody is away, who may want it. How much memory that one has may be unknown.
     pub fn has_others(&self) -> bool {
         let mut holders = self.record.holders.keys();
-        holders.any(|key| self.record.resident.as_ref() != Some(key))
+        holders.any(|key| !self.record.is_resident(key))
     }
 
     /// Takes in that nothing can be done now.

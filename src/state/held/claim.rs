@@ -110,7 +110,7 @@ impl HeldTurn {
         }
         let record = TurnRecord::read(state_dir, &claim.device)?;
         let key = hold::key(claim);
-        let is_resident = record.resident.as_ref() == Some(&key);
+        let is_resident = record.is_resident(&key);
         Ok(record.holders.get(&key).map(|holder| Self {
             is_resident,
             since: holder.since,
