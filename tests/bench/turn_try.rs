@@ -3,7 +3,8 @@
 
 use crate::bed::{Bed, Said};
 use crate::support::fake_host::fake_library::CUDA;
-use crate::support::{fake_turns, state_files, until, verify_program};
+use crate::support::fake_turns::{self, GPU_OF_HOST as GPU};
+use crate::support::{state_files, until, verify_program};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -13,8 +14,6 @@ use std::process::Command;
 use tranche_core::claims::{ClaimEntry, Claims};
 use tranche_core::ledger::{Holder, start_name};
 use tranche_core::types::{Bounds, Subject};
-
-const GPU: &str = "GPU-7a3c5e10-2b4d-4f68-8a9c-0d1e2f304152";
 
 const LIBRARY: &str = "/usr/local/nvidia/lib64/libcuda.so.580.159.04";
 
@@ -37,17 +36,11 @@ impl Machine {
         let bed = Bed::on("h200-in-vm", 132, &[]);
         let meeting = bed.at("meeting");
         let library = bed.host.path(LIBRARY);
-        fake_turns::install(&library, &meeting, GPU, 220);
+        fake_turns::install(&bed.host, &library, &meeting, 220);
         let file = library.with_file_name("cuda.json");
         let mut config: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
         config["gpus"][0]["model"] = json!({"state": bed.at("gpu"), "l2_mib": 4, "bandwidth_gb_s": 400});
         fs::write(&file, config.to_string()).unwrap();
-        bed.host
-            .nvml(|config| {
-                config["gpus"][0]["memory_mib"] = 220.into();
-                config["gpus"][0]["turns"] = json!(meeting);
-            })
-            .unwrap();
         fs::write(bed.at("policy.yaml"), POLICY).unwrap();
         Self { bed }
     }

@@ -2,6 +2,7 @@
 //! tests may make.
 
 use crate::scene::{ANN, BOB, Scene};
+use crate::support::fake_turns::PROTECTED;
 use crate::support::{fake_host, skip, until};
 use nix::sys::signal::Signal;
 use rustix::process::{Gid, Uid};
@@ -22,9 +23,6 @@ sharing:
   quota: {shares: 2, all: 2}
   access: enforce
 ";
-
-/// What the driver says once it was loaded with the option of `tranche system protect`.
-pub(crate) const PROTECTED: &str = "DeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\nModifyDeviceFiles: 0\n";
 
 pub(crate) struct Bed {
     pub(crate) scene: Scene,

@@ -1,9 +1,9 @@
 //! Turns: real programs with memory on a GPU that is a fake, a broker that gives it to one after another, and cgroups
 //! that keep the others from it.
 
-use crate::access::{Bed, PROTECTED};
+use crate::access::Bed;
 use crate::scene::BOB;
-use crate::support::fake_turns::{self, TurnsClient};
+use crate::support::fake_turns::{self, GPU_OF_HOST as GPU, PROTECTED, TurnsClient};
 use crate::support::test_cgroup::TestCgroup;
 use crate::support::{fake_host, skip, until};
 use nix::sys::signal::Signal;
@@ -17,8 +17,6 @@ use tranche_core::types::{Bounds, DeviceKey, Part, Promise, Subject};
 use tranche_plan::turns::tries::{CopyRate, TryOutcome, TurnTries, TurnTry};
 use tranche_state::turn_tries;
 use tranche_turns::wishes::{HostLibrary, Wishes};
-
-const GPU: &str = "GPU-7a3c5e10-2b4d-4f68-8a9c-0d1e2f304152";
 
 /// A driver of which no fault is known that matters here.
 const DRIVER: &str = "580.159.04";
@@ -62,13 +60,9 @@ impl Turns {
         let build = |scene: &crate::scene::Scene| {
             let host = fake_host::build_with_driver("h200-in-vm", driver, &scene.at("host")).unwrap();
             let library = host.path(&format!("/usr/lib/x86_64-linux-gnu/libcuda.so.{driver}"));
-            fake_turns::install(&library, &scene.at("meeting"), GPU, 64);
-            host.nvml(|config| {
-                config["gpus"][0]["memory_mib"] = 64.into();
-                config["gpus"][0]["utilization"] = json!({"gpu": 0, "memory": 0});
-                config["gpus"][0]["turns"] = json!(scene.at("meeting"));
-            })
-            .unwrap();
+            fake_turns::install(&host, &library, &scene.at("meeting"), 64);
+            host.nvml(|config| config["gpus"][0]["utilization"] = json!({"gpu": 0, "memory": 0}))
+                .unwrap();
             host
         };
         if let Err(why) = TestCgroup::of_controller("devices", &format!("look-{}", test.replace(':', "-"))) {

@@ -4,6 +4,7 @@
 use crate::requests::Way;
 use crate::shares::place;
 use crate::support::engines::{Bed, Engine};
+use crate::support::fake_turns::PROTECTED;
 use crate::support::session::session;
 use crate::support::test_cgroup::TestCgroup;
 use crate::support::{cuda_client, fake_host, fake_library, fake_turns, programs, skip};
@@ -11,12 +12,7 @@ use serde_json::json;
 use std::fs;
 use tranche_turns::wishes::{HostLibrary, Wishes};
 
-const GPU: &str = "GPU-7a3c5e10-2b4d-4f68-8a9c-0d1e2f304152";
-
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04";
-
-/// Without nodes that the driver makes, as `tranche system protect` leaves it.
-const PROTECTED: &str = "DeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\nModifyDeviceFiles: 0\n";
 
 const POLICY: &str = "\
 version: v1
@@ -103,14 +99,10 @@ fn two_have_a_gpu_by_turns(way: Way, engine: Engine) {
     if let Some(missing) = host.not_made.first() {
         return skip::not_run(&test, &missing.why);
     }
-    fake_turns::install(&host.path(LIBRARY), &bed.at("meeting"), GPU, 64);
+    fake_turns::install(&host, &host.path(LIBRARY), &bed.at("meeting"), 64);
     let config = host.path(LIBRARY).with_file_name("cuda.json");
-    host.nvml(|config| {
-        config["gpus"][0]["memory_mib"] = 64.into();
-        config["gpus"][0]["utilization"] = json!({"gpu": 0, "memory": 0});
-        config["gpus"][0]["turns"] = json!(bed.at("meeting"));
-    })
-    .unwrap();
+    host.nvml(|config| config["gpus"][0]["utilization"] = json!({"gpu": 0, "memory": 0}))
+        .unwrap();
     fs::write(host.path("/proc/driver/nvidia/params"), PROTECTED).unwrap();
     if let Err(why) = HostLibrary::at(&host.path(LIBRARY)).and_then(|library| Wishes::new(library, 1)) {
         return skip::not_run(&test, &why.to_string());

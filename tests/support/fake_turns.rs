@@ -1,6 +1,7 @@
 //! A host whose `libcuda.so.1` can suspend processes, and programs that use it (`examples/fake-cuda`,
 //! `examples/fake-cuda-client.rs`).
 
+use crate::fake_host::Host;
 use crate::{fake_library, programs};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,9 +19,16 @@ pub struct FakeTurns {
     directory: tempfile::TempDir,
 }
 
-/// Makes the `libcuda.so.1` of a host, at `library`, one that can suspend processes, which meet in `meeting`. The GPU
-/// has this UUID.
-pub fn install(library: &Path, meeting: &Path, gpu: &str, memory_mib: u64) {
+/// The UUID of the GPU of the host `h200-in-vm`.
+pub const GPU_OF_HOST: &str = "GPU-7a3c5e10-2b4d-4f68-8a9c-0d1e2f304152";
+
+/// What the driver says once it was loaded with the option of `tranche system protect`.
+pub const PROTECTED: &str = "DeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\nModifyDeviceFiles: 0\n";
+
+/// Makes the `libcuda.so.1` of the host `h200-in-vm`, at `library`, one that can suspend processes, which meet in
+/// `meeting`, and gives the GPU of that host so much memory.
+pub fn install(host: &Host, library: &Path, meeting: &Path, memory_mib: u64) {
+    let gpu = GPU_OF_HOST;
     fake_library::CUDA.install(library, &[]).unwrap();
     fs::create_dir(meeting).unwrap();
     // Programs of users meet here too.
@@ -32,6 +40,11 @@ pub fn install(library: &Path, meeting: &Path, gpu: &str, memory_mib: u64) {
     let mut config = config(meeting, memory_mib, None);
     config["gpus"][0]["uuid"] = gpu.into();
     fs::write(library.with_file_name("cuda.json"), config.to_string()).unwrap();
+    host.nvml(|config| {
+        config["gpus"][0]["memory_mib"] = memory_mib.into();
+        config["gpus"][0]["turns"] = serde_json::json!(meeting);
+    })
+    .unwrap();
 }
 
 /// Adds what the tests of turns share to a configuration of `fake-cuda`.
