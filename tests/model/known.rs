@@ -334,6 +334,29 @@ fn a_reserved_share_is_its_user_s_and_the_others_are_given() {
     );
 }
 
+/// Another's time begins when one's own ends, and what is kept before it does not shorten one's own.
+#[test]
+fn a_reserved_device_is_its_user_s_until_the_end_although_another_time_follows() {
+    let promise = |who, ahead| Act::Promise {
+        who,
+        what: What::Whole(6),
+        ahead,
+        lasts: 3,
+        killed: Killed::Nothing,
+    };
+    lives(
+        "a_reserved_device_is_its_user_s_until_the_end_although_another_time_follows",
+        &[
+            promise(ANN, 1),
+            promise(BOB, 4),
+            Act::Clock { slots: 2 },
+            create(EVE, 0, 6, 0, 0),
+            create(ANN, 0, 6, 0, 0),
+            Rest,
+        ],
+    );
+}
+
 /// It is destroyed when nobody uses it, and was kept for its reserved time, or lost before.
 #[test]
 fn an_instance_that_was_made_on_demand_is_not_reserved() {

@@ -91,13 +91,18 @@ impl Times {
         near.map(|one| one.shares.max(1)).sum()
     }
 
-    /// The GPUs that are kept from `who` as a whole.
+    /// The GPUs that are kept from `who` as a whole. Until the end of a time of one's own, nothing is kept for the next.
     pub(crate) fn kept(&self, who: u32) -> Vec<u8> {
         let near = self
             .all
             .iter()
             .filter(|one| one.who != who && one.shares == 0 && self.is_near(one));
-        near.map(|one| one.gpu).collect()
+        let is_before = |own: &Reserved, other: &Reserved| {
+            own.who == who && own.gpu == other.gpu && own.shares == 0 && own.from < other.from && self.may_be_near(own)
+        };
+        near.filter(|other| !self.all.iter().any(|own| is_before(own, other)))
+            .map(|one| one.gpu)
+            .collect()
     }
 
     /// Whether the GPU is kept for `who`, before all who wait.
