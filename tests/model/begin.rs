@@ -72,11 +72,14 @@ impl Life<'_> {
         self.still_surely();
     }
 
-    /// Who has room for sure may have it no more, because others have asked.
+    /// Who has room for sure may have it no more, because others have asked, and what was kept for others may not have
+    /// been so at this moment.
     pub(crate) fn still_surely(&mut self) {
         let (oracle, well) = (&self.oracle, self.is_well());
         for pending in &mut self.pending {
             pending.surely &= well && oracle.fits_surely(&pending.holder, pending.what);
+            let kept = oracle.times.kept(pending.holder.who());
+            pending.kept.retain(|gpu| kept.contains(gpu));
         }
     }
 

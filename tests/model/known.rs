@@ -357,6 +357,29 @@ fn a_reserved_device_is_its_user_s_until_the_end_although_another_time_follows()
     );
 }
 
+/// Its user comes when it is given up, and releases it: nothing is kept for the rest of the time.
+#[test]
+fn what_its_user_has_taken_too_late_is_kept_for_nobody() {
+    let promise = Act::Promise {
+        who: ANN,
+        what: What::Whole(5),
+        ahead: 1,
+        lasts: 6,
+        killed: Killed::Nothing,
+    };
+    lives(
+        "what_its_user_has_taken_too_late_is_kept_for_nobody",
+        &[
+            promise,
+            Act::Clock { slots: 3 },
+            create(ANN, 0, 5, 0, 0),
+            create(BOB, 0, 5, 0, 60),
+            Release { who: ANN, name: 0 },
+            Rest,
+        ],
+    );
+}
+
 /// It is destroyed when nobody uses it, and was kept for its reserved time, or lost before.
 #[test]
 fn an_instance_that_was_made_on_demand_is_not_reserved() {

@@ -44,7 +44,7 @@ pub(crate) struct Pending {
     pub(crate) first: bool,
     /// For how many seconds the policies that there were meanwhile let things be kept.
     pub(crate) reserve_for: u8,
-    /// The GPUs that were reserved for others when it began.
+    /// The GPUs that were reserved for others all the time since it began.
     pub(crate) kept: Vec<u8>,
     /// The policy has changed since it began to wait.
     pub(crate) of_earlier_rules: bool,

@@ -34,7 +34,11 @@ impl Life<'_> {
                 let from = self.oracle.times.slot + u32::from(ahead.max(1));
                 self.promise(row, who, what, (from, from + u32::from(lasts.max(1))), killed)?;
             }
-            Act::Cancel { who, which, killed } => return self.cancel(row, who, which, killed),
+            Act::Cancel { who, which, killed } => {
+                let was_done = self.cancel(row, who, which, killed)?;
+                self.still_surely();
+                return Ok(was_done);
+            }
             Act::Clock { slots } => {
                 self.oracle.times.slot = self.oracle.times.slot.saturating_add_signed(slots.into());
                 self.machine.set_clock(self.oracle.times.slot);

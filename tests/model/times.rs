@@ -91,7 +91,8 @@ impl Times {
         near.map(|one| one.shares.max(1)).sum()
     }
 
-    /// The GPUs that are kept from `who` as a whole. Until the end of a time of one's own, nothing is kept for the next.
+    /// The GPUs that are kept from `who` as a whole. Until the end of a time of one's own, nothing is kept for the next
+    /// one.
     pub(crate) fn kept(&self, who: u32) -> Vec<u8> {
         let near = self
             .all

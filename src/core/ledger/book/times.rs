@@ -96,8 +96,13 @@ impl Book {
         near.is_unused && !self.is_used_by_claim(near)
     }
 
+    /// Whether its user holds something of it that was taken in time: what is taken later binds nobody, as that of others.
     fn is_used_by_claim(&self, NearTime { time, .. }: &NearTime) -> bool {
-        let is_use = |claim: &super::Claim| claim.uid == time.uid && time.overlaps(&claim.device, &claim.part);
+        let is_use = |claim: &super::Claim| {
+            claim.uid == time.uid
+                && claim.since < time.from.saturating_add(time.no_show)
+                && time.overlaps(&claim.device, &claim.part)
+        };
         self.claims.iter().any(is_use)
     }
 

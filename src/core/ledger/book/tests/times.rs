@@ -86,10 +86,16 @@ fn a_reservation_that_nobody_uses_is_given_up_and_one_that_was_used_is_not() {
     let mut book = at(FROM + 800, &times, &[]);
     book.take(&by(1000, HeldPart::Whole), &world).unwrap();
     assert_eq!(book.begun().collect::<Vec<_>>(), [1]);
-    // Too late: it is a hold like any other.
+    // Too late: it is a hold like any other, also when it is released, and keeps no other share.
+    let late = Toy {
+        now: FROM + 900,
+        ..Toy::new()
+    };
     let mut book = at(FROM + 900, &times, &[]);
-    book.take(&by(1000, HeldPart::Whole), &world).unwrap();
+    book.take(&by(1000, share("a")), &late).unwrap();
+    book.note_held();
     assert_eq!(book.begun().count(), 0);
+    book.take(&by(1001, share("b")), &late).expect("it is given up");
 }
 
 #[test]
