@@ -243,6 +243,10 @@ impl Run {
             Neighbour::HogL2,
             Neighbour::HogPcie,
         ] {
+            // Only what something is measured beside is compared with itself alone.
+            if !self.agenda.cells.iter().any(|cell| cell.neighbour == neighbour) {
+                continue;
+            }
             let words = load::neighbour(neighbour, calibrated.fma, &calibrated.ready, ALONE.most_s);
             let mut tenant = match words {
                 Some(words) => Tenant::start(&self.site, seat, &words)?,

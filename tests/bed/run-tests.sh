@@ -2,6 +2,7 @@
 # Runs every test but those of tranche-kubelet (`make test-kubelet`), or with a name as argument that directory of tests alone, and ends with the
 # table of attacks and with what was not run. TRANCHE_TEST_STRICT=1 makes a test that is left out, and is not in
 # tests/allowed-skips.txt, a failure. If a test changes what the host keeps in /run/tranche, that is a failure, too.
+# TRANCHE_TEST_TIMES=1 ends with the ten slowest tests, in seconds.
 set -u
 cargo=${CARGO:-cargo}
 mkdir -p target
@@ -23,13 +24,28 @@ if [ "$(id -u)" = 0 ] || ! "$own" --check 2> /dev/null; then
     own=
 fi
 
-# A test that hangs ends with the name of its program, and not with the time limit of whatever runs the tests.
+# A test that hangs ends with the name of its program, and not with the time limit of whatever runs the tests. Only an
+# unstable option of the test programs prints times; the variable lets those of a stable compiler take it.
+times=${TRANCHE_TEST_TIMES:+target/times.txt}
+[ -z "$times" ] || : > "$times"
 tests() {
-    "$@" --config 'target."cfg(all())".runner = ["timeout", "--foreground", "--verbose", "--kill-after=30", "1500"]'
+    runner='"timeout", "--foreground", "--verbose", "--kill-after=30", "1500"'
+    if [ -z "$times" ]; then
+        "$@" --config "target.\"cfg(all())\".runner = [$runner]"
+        return
+    fi
+    failed=$(mktemp)
+    { "$@" --config "target.\"cfg(all())\".runner = [\"env\", \"RUSTC_BOOTSTRAP=1\", $runner]" \
+        -- -Z unstable-options --report-time 2>&1 || echo failed > "$failed"; } | tee -a "$times"
+    passed=0
+    [ ! -s "$failed" ] || passed=1
+    rm -f "$failed"
+    return "$passed"
 }
 
 # `--test NAME` for the programs that mount, for those that wait for engines and daemons more than they compute, and for
-# the others. A program is a file in tests, or a directory with a main.rs.
+# the others. A program is a file in tests, or a directory with a main.rs. `bench` waits for all but a twentieth of its
+# time, and runs beside the others.
 mounting= waiting= others=
 for file in tests/*.rs tests/*/main.rs; do
     name=${file#tests/}
@@ -37,6 +53,7 @@ for file in tests/*.rs tests/*/main.rs; do
     name=${name%.rs}
     case $name in
         attacks | hooks) mounting="$mounting --test $name" ;;
+        bench) ;;
         control | engines) waiting="$waiting --test $name" ;;
         *) others="$others --test $name" ;;
     esac
@@ -50,8 +67,15 @@ if [ $# -gt 0 ]; then
     # What a tenant tries against NVIDIA's MPS daemons.
     [ "$1" != attacks ] || tests "$cargo" test --workspace --exclude tranche-kubelet --all-features --test control real::attacks || status=1
 else
+    beside=$(mktemp)
+    { RUST_TEST_THREADS=4 tests "$cargo" test --workspace --exclude tranche-kubelet --all-features --no-fail-fast --test bench; } \
+        > "$beside" 2>&1 &
+    bench=$!
     tests "${own:-env}" "$cargo" test --workspace --exclude tranche-kubelet --all-features --no-fail-fast --lib $mounting || status=1
     tests "$cargo" test --workspace --exclude tranche-kubelet --all-features --no-fail-fast $others || status=1
+    wait "$bench" || status=1
+    cat "$beside"
+    rm -f "$beside"
     RUST_TEST_THREADS=4 tests "$cargo" test --workspace --exclude tranche-kubelet --all-features --no-fail-fast $waiting || status=1
 fi
 
@@ -79,5 +103,10 @@ if [ -s "$TRANCHE_TEST_NOT_RUN" ]; then
     sort -u "$TRANCHE_TEST_NOT_RUN"
 else
     echo "not run: nothing"
+fi
+if [ -n "$times" ]; then
+    echo
+    echo "The ten slowest tests, in seconds:"
+    sed -n 's/^test \(.*\) \.\.\. .*<\([0-9.]*\)s>$/\2 \1/p' "$times" | sort -rn | head -10
 fi
 exit $status

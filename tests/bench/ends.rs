@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 
 /// A run that measures under MPS.
 fn measuring(bed: &Bed) -> Child {
-    let mut command = bed.bench(20, &["--way=mps-50-50", "--beside=idle", "--half"]);
+    let mut command = bed.bench(5, &["--way=mps-50-50", "--beside=idle", "--half"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("it measures under MPS", || {
         bed.at("state/bench/state/mps/0/control").exists()

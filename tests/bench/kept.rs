@@ -1,9 +1,8 @@
 //! What is kept of a run on the machine, and who says it.
 
-use crate::bed::{Bed, Said};
+use crate::bed::{Bed, Said, alone};
 use crate::runs::run;
 use crate::support::fake_host;
-use crate::support::measured::measured;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -57,7 +56,7 @@ fn set_policy(bed: &Bed, text: &str) {
 
 #[test]
 fn after_a_run_every_command_says_what_held() {
-    measured(|| {
+    alone(|| {
         let bed = Bed::new();
         set_policy(&bed, HALVES);
         assert!(plan(&bed).contains("not measured here; tranche bench 0 measures it"));
@@ -103,7 +102,7 @@ fn after_a_run_every_command_says_what_held() {
 
 #[test]
 fn another_driver_another_split_and_a_damaged_file_are_not_measured() {
-    measured(|| {
+    alone(|| {
         let bed = Bed::new();
         set_policy(&bed, HALVES);
         run(&bed, &["--way=mps-50-50", "--beside=hog-sm", "--half"]);
@@ -147,7 +146,7 @@ fn another_driver_another_split_and_a_damaged_file_are_not_measured() {
 
 #[test]
 fn status_has_one_line_for_what_did_not_hold() {
-    measured(|| {
+    alone(|| {
         let bed = Bed::that_cheats(&["cap"]);
         set_policy(&bed, HALVES);
         run(&bed, &["--way=mps-50-50", "--beside=hog-sm", "--half"]);

@@ -1,9 +1,8 @@
 //! Runs that change the layout of MIG, and put it back.
 
-use crate::bed::{Bed, Said};
+use crate::bed::{Bed, Said, alone};
 use crate::ends::guard;
 use crate::runs::{run, verdict};
-use crate::support::measured::measured;
 use crate::support::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -37,7 +36,7 @@ fn divided() -> Bed {
 
 /// A run that has begun to make the instances of its second way.
 fn changing(bed: &Bed) -> Child {
-    let mut command = bed.bench(20, &["--way=mig-2", "--beside=idle", "--half", "--change-layout"]);
+    let mut command = bed.bench(5, &["--way=mig-2", "--beside=idle", "--half", "--change-layout"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     until("it makes instances", || has_halves(bed));
     child
@@ -57,7 +56,7 @@ fn assert_as_before(bed: &Bed, before: &str) {
 
 #[test]
 fn instances_are_measured_where_layouts_may_change() {
-    measured(|| {
+    alone(|| {
         let bed = Bed::with_mig();
         assert_eq!(layout(&bed), "off");
         let ways = [

@@ -1,7 +1,6 @@
 //! Runs that come to their end.
 
-use crate::bed::{Bed, Said};
-use crate::support::measured::measured;
+use crate::bed::{Bed, Said, alone};
 use serde_json::Value;
 
 /// The cell of this way beside this neighbour, at half of the load.
@@ -35,7 +34,7 @@ pub(crate) fn run(bed: &Bed, arguments: &[&str]) -> (Value, String) {
 
 #[test]
 fn a_run_measures_and_leaves_everything_as_it_was() {
-    measured(|| {
+    alone(|| {
         let bed = Bed::new();
         let arguments = [
             "--way=ts2",
@@ -81,7 +80,7 @@ fn a_run_measures_and_leaves_everything_as_it_was() {
 
 #[test]
 fn a_gpu_that_cheats_is_found() {
-    measured(|| {
+    alone(|| {
         for (cheat, neighbour, of) in [("cap", "hog-sm", "compute"), ("memory", "greedy", "memory")] {
             let bed = Bed::that_cheats(&[cheat]);
             let (results, _) = run(&bed, &["--way=mps-50-50", "--beside", neighbour, "--half"]);

@@ -1,7 +1,6 @@
 //! The search for the best split.
 
-use crate::bed::{Bed, Said};
-use crate::support::measured::measured;
+use crate::bed::{Bed, Said, alone};
 use crate::support::{skip, until};
 use crate::verify_program;
 use nix::sys::signal::{Signal, kill};
@@ -69,7 +68,7 @@ fn running(mark: &str) -> usize {
 
 #[test]
 fn own_roles_find_the_split_that_the_simulation_has() {
-    measured(|| {
+    alone(|| {
         let bed = Bed::new();
         let said = said(&bed, &["--bound=26", "--json"]);
         assert_eq!(said.code, Some(0), "{said:?}");
@@ -91,7 +90,7 @@ fn own_roles_find_the_split_that_the_simulation_has() {
 
 #[test]
 fn commands_of_a_user_find_theirs_and_are_gone_afterwards() {
-    measured(|| {
+    alone(|| {
         if !is_root("sweep::commands_of_a_user_find_theirs_and_are_gone_afterwards") {
             return;
         }
