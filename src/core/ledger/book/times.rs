@@ -96,7 +96,7 @@ impl Book {
         near.is_unused && !self.is_used_by_claim(near)
     }
 
-    /// Whether its user holds something of it that was taken in time: what is taken later binds nobody, as that of others.
+    /// Whether its user holds something of it that was taken in time: what is taken later binds nobody.
     fn is_used_by_claim(&self, NearTime { time, .. }: &NearTime) -> bool {
         let is_use = |claim: &super::Claim| {
             claim.uid == time.uid
