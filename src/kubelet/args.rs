@@ -42,6 +42,8 @@ Options:
                           all is published and registered
       --metrics-port N    The port of /metrics, about what dra does, on all
                           addresses; off if it is not given
+      --claim-status      Write into the status of each claim what it was
+                          given, and with which limits (Kubernetes 1.36)
       --pod-uid UID       The UID of this pod: the sockets of dra have names of
                           their own, beside those of an instance that ends
       --version           Print the version
@@ -91,6 +93,7 @@ pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> R
             Long("driver-name") => driver.name = driver_name(text(&mut parser)?)?,
             Long("ready-file") => settings.ready_file = Some(parser.value().map_err(wrong)?.into()),
             Long("metrics-port") => driver.metrics_port = Some(port(&text(&mut parser)?)?),
+            Long("claim-status") => driver.claim_status = true,
             Long("pod-uid") => driver.pod_uid = Some(pod_uid(text(&mut parser)?)?),
             Long("placement") => settings.placement = placement(&text(&mut parser)?)?,
             Value(command) if command == "device-plugin" && !settings.device_plugin => settings.device_plugin = true,
@@ -210,6 +213,7 @@ mod tests {
             "--driver-name=gpu.nvidia.com",
             "--pod-uid=8a1c-2d3e",
             "--metrics-port=9400",
+            "--claim-status",
         ]);
         assert_eq!((settings.kubelet_dir, settings.state_dir), ("/k".into(), "/s".into()));
         assert_eq!(
@@ -226,6 +230,7 @@ mod tests {
             name: "gpu.nvidia.com".into(),
             pod_uid: Some("8a1c-2d3e".into()),
             metrics_port: Some(9400),
+            claim_status: true,
         };
         assert_eq!(settings.dra, Some(driver));
         let alone = serve(&["dra", "--node=gpu1"]);

@@ -20,6 +20,7 @@
 //! | `registration` | what the kubelet asks before it uses the driver |
 //! | `claims` | the calls about claims, in both versions of the interface |
 //! | `routes` | which service a call is for |
+//! | `status` | what claims were given, written into their status |
 //! | `node` | asks the broker, and passes on what it answers |
 //! | `start` | the driver from its start to its end |
 
@@ -45,6 +46,7 @@ mod routes;
 pub mod server;
 pub mod slices;
 mod start;
+mod status;
 
 pub use handler::{ClaimHandler, PreparedDevice};
 pub use health::{DeviceHealth, Health};

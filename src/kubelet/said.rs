@@ -34,6 +34,8 @@ pub enum Topic {
     Slices,
     /// The API server drops fields of the slices.
     Gates,
+    /// The status of claims does not say what they were given.
+    ClaimStatus,
     /// Something of a slice is left out.
     Layout,
     /// The kubelet does not take a driver for dynamic resource allocation.
@@ -58,6 +60,7 @@ impl Topic {
             Self::Label => return None,
             Self::Slices => "SlicesNotPublished",
             Self::Gates => "FieldsDropped",
+            Self::ClaimStatus => "StatusNotWritten",
             Self::Layout | Self::LeftOut(_) => "DevicesLeftOut",
             Self::Driver(_) => "RegistrationRefused",
             Self::DriverSocket(_) => "DriverUnavailable",

@@ -45,6 +45,8 @@ pub struct DriverOptions {
     pub pod_uid: Option<String>,
     /// The port of [`crate::metrics`]; `None`: nobody listens.
     pub metrics_port: Option<u16>,
+    /// Whether the status of a claim says what the claim was given.
+    pub claim_status: bool,
 }
 
 impl Default for DriverOptions {
@@ -53,6 +55,7 @@ impl Default for DriverOptions {
             name: "gpu.tranche.dev".to_owned(),
             pod_uid: None,
             metrics_port: None,
+            claim_status: false,
         }
     }
 }

@@ -313,4 +313,27 @@ pub struct PreparedClaim {
     /// are ready.
     #[serde(default)]
     pub held: Option<String>,
+    /// What the claim has of each device, in the order of the request; `None` for one that it only watches. Empty if
+    /// one is held, and from an older broker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given: Vec<Option<GivenDevice>>,
+}
+
+/// What a claim has of one device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenDevice {
+    /// The UUID of the GPU or the MIG device; `None` if the driver does not say it.
+    #[serde(default)]
+    pub uuid: Option<String>,
+    /// How the device is shared.
+    pub strategy: Strategy,
+    /// The name of its share; `None`: it has all of the device.
+    #[serde(default)]
+    pub share: Option<String>,
+    /// The limit of device memory of each process; `None` without a limit.
+    #[serde(default, rename = "memory_mib", with = "in_mib_if_known")]
+    pub memory: Option<MemorySize>,
+    /// The limit of compute of each process, as MPS's active thread percentage; `None` without a limit.
+    #[serde(default)]
+    pub compute: Option<Percent>,
 }

@@ -24,7 +24,7 @@ pub use calendar::{CalendarAnswer, CalendarEntry, CalendarRequest, CancelTimeReq
 pub use claim::ClaimRequest;
 pub use dra::{
     AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraDivided, DraEngines, DraGpu, DraHeld, DraInstance,
-    DraKind, DraMig, DraParts, DraShare, PreparedClaim, since_boot,
+    DraKind, DraMig, DraParts, DraShare, GivenDevice, PreparedClaim, since_boot,
 };
 pub use history::{HISTORY_SOCKET, HistoryAnswer, HistoryRequest, Lane, Report, ReportBy, ReportRow, Span, Timeline};
 pub use kubernetes::{

@@ -244,6 +244,25 @@ fn admin_access_shows_a_device_that_another_holds_and_holds_nothing() {
     assert!(unmade.contains("is made when a claim owns it"), "{unmade}");
 }
 
+/// The driver writes it into the status of the claim.
+#[test]
+fn the_answer_says_what_a_claim_has_of_each_device() {
+    let Some(scene) = scene("the_answer_says_what_a_claim_has_of_each_device") else {
+        return;
+    };
+    let claim = json!({"namespace": "lab", "name": "train", "uid": A});
+    let devices = json!([{"device": "gpu-1", "admin": true}, {"device": "gpu-0", "share_id": "s", "shares": 2}]);
+    let request = json!({"claim": claim, "devices": devices, "asked_at": LATE});
+    let answer = scene.ask(0, "prepare-claim", request).unwrap();
+    let share = json!({"uuid": GPU_0, "strategy": "time-slicing", "share": "s", "memory_mib": null, "compute": null});
+    assert_eq!(answer["given"], json!([null, share]));
+    unprepare(&scene, A);
+    let request = json!({"claim": claim, "devices": whole(), "asked_at": LATE});
+    let answer = scene.ask(0, "prepare-claim", request).unwrap();
+    let all = json!({"uuid": GPU_1, "strategy": "dedicated", "share": null, "memory_mib": null, "compute": null});
+    assert_eq!(answer["given"], json!([all]));
+}
+
 #[test]
 fn shares_of_any_number_of_turns_fill_a_device_exactly() {
     let Some(scene) = scene("shares_of_any_number_of_turns_fill_a_device_exactly") else {

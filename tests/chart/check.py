@@ -38,14 +38,14 @@ def check_lint():
 
 def check_rights():
     """The rights for each combination of values, by the values: a part that is off has no right."""
-    for plugin, dra, events, config in itertools.product([True, False], repeat=4):
-        if not plugin and not dra:
+    for plugin, dra, events, config, status in itertools.product([True, False], repeat=5):
+        if not plugin and not dra or status and not dra:
             continue
-        values = {"devicePlugin": plugin, "dra.enabled": dra, "events": events}
+        values = {"devicePlugin": plugin, "dra.enabled": dra, "events": events, "dra.claimStatus": status}
         text = ",".join(f"{key}={str(value).lower()}" for key, value in values.items())
         options = [*LEAST, "--set", text + (",config.name=a" if config else "")]
         objects = rendered(HELMS[-1], CHART, *options)
-        wanted = calls_of(events=events, config=config, dra=dra)
+        wanted = calls_of(events=events, config=config, dra=dra, status=status)
         found = rights(objects)
         seen = f"missing {wanted - found}, superfluous {found - wanted}"
         expect(found == wanted, f"the rights with {options[-1]}", seen)

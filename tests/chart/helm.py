@@ -20,8 +20,8 @@ ALONE = ["--values", str(CHART / "ci/dra-only-values.yaml")]
 
 DRA = ["--set", "dra.enabled=true"]
 
-# Rendering needs no cluster, and helm 3 takes an older version of Kubernetes than DRA needs.
-VERSION = ["--kube-version", KUBERNETES[0]]
+# Rendering needs no cluster, and helm 3 takes an older version of Kubernetes than some values need.
+VERSION = ["--kube-version", KUBERNETES[-1]]
 
 
 def run(*command):

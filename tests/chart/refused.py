@@ -35,6 +35,11 @@ REFUSED = [
     (["--set", "devicePlugin=false"], r"devicePlugin and dra\.enabled: expected at least one"),
     (["--set", "devicePlugin=no"], r"devicePlugin.*boolean"),
     ([*DRA, "--kube-version", "1.33.9"], r"dra\.enabled: needs Kubernetes 1\.34 or later, .*; this one is v1\.33\.9"),
+    (
+        [*DRA, "--set", "dra.claimStatus=true", "--kube-version", "1.35.9"],
+        r"dra\.claimStatus: needs Kubernetes 1\.36 or later, .*; this one is v1\.35\.9",
+    ),
+    (["--set", "dra.claimStatus=true"], r"dra\.claimStatus: expected with dra\.enabled: true"),
     (["--set", "dra.enable=true"], r"enable.? (is )?not allowed"),
     ([*DRA, "--set", "dra.driverName=../x"], r"dra.driverName.*pattern"),
     ([*DRA, "--set", "dra.driverName=a..b"], r"dra.driverName.*pattern"),

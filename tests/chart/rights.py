@@ -22,7 +22,9 @@ def rights(objects):
         ]
         for rule in role["rules"]:
             (group,), (resource,) = rule["apiGroups"], rule["resources"]
-            assert rule.keys() == {"apiGroups", "resources", "verbs"}
+            assert rule.keys() - {"resourceNames"} == {"apiGroups", "resources", "verbs"}
+            # The driver's part of the status is that of its own name.
+            assert rule.get("resourceNames") == (["gpu.tranche.dev"] if resource == "resourceclaims/driver" else None)
             for verb in rule["verbs"]:
                 right = f"{verb} {resource}{'.' + group if group else ''} {namespace}".strip()
                 # Two roles with one right would hide that one of them has too much.
@@ -41,4 +43,6 @@ def part_of(call):
     verb, resource, *_ = call.split()
     if resource.endswith(".events.k8s.io"):
         return "events"
+    if resource.startswith("resourceclaims/"):
+        return "status"
     return "config" if resource == "nodes" and verb in ("list", "watch") else "dra"

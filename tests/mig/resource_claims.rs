@@ -48,6 +48,13 @@ fn prepare(bed: &Bed, uid: &str, devices: &[&str]) -> Result<Vec<String>, String
     let claim = json!({"namespace": "lab", "name": "train", "uid": uid});
     let request = json!({"claim": claim, "devices": devices, "asked_at": u64::MAX});
     let prepared = ask(bed, "prepare-claim", request)?;
+    for given in prepared["given"].as_array().unwrap() {
+        let uuid = given["uuid"].as_str().unwrap_or_default();
+        assert!(
+            uuid.starts_with("MIG-"),
+            "the status of the claim names the instance: {given}"
+        );
+    }
     Ok(serde_json::from_value(prepared["cdi"].clone()).unwrap())
 }
 

@@ -3,6 +3,7 @@
 
 use super::allocation::{Allocated, Allocation};
 use super::handler::{ClaimHandler, PreparedDevice};
+use super::status::{Given, entry};
 use crate::api::why;
 use crate::broker::Broker;
 use crate::metrics::{Kind, Metrics, Operation, Reason, Running};
@@ -11,11 +12,11 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Error};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tranche_core::broker::BrokerError;
 use tranche_core::ledger::KubernetesObject;
-use tranche_protocol::{DraDevices, PrepareClaimRequest, since_boot};
+use tranche_protocol::{DraDevices, PrepareClaimRequest, PreparedClaim, since_boot};
 
 /// After how long a question that had no answer is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -39,6 +40,8 @@ pub struct Driver {
     /// What the node has; `None` until the broker has said it.
     pub(super) devices: watch::Receiver<Option<DraDevices>>,
     pub(super) metrics: Metrics,
+    /// Where what a claim was given goes, if it is written into the status of claims.
+    pub(super) status: Option<mpsc::Sender<Given>>,
 }
 
 /// Why something is not done for a claim: for a count, and in one line.
@@ -101,13 +104,13 @@ impl Driver {
         allocation.devices(&self.name, &self.pool).map_err(unknown)
     }
 
-    /// Asks the broker until the holders of the devices have released them, and returns the CDI names.
+    /// Asks the broker until the holders of the devices have released them.
     async fn reserve(
         &self,
         claim: &KubernetesObject,
         devices: &[Allocated],
         asked_at: u64,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<PreparedClaim, Failure> {
         let [mut pause, most] = HELD;
         loop {
             let request = PrepareClaimRequest {
@@ -120,7 +123,7 @@ impl Driver {
             let prepared = self.broker.prepare_claim(request, patience).await;
             let prepared = prepared.map_err(|e| self.broker_failure(&e))?;
             match prepared.held {
-                None => return Ok(prepared.cdi),
+                None => return Ok(prepared),
                 Some(held) if left(asked_at, self.times.waiting) <= pause => return Err(Failure(Reason::Held, held)),
                 Some(_) => sleep(pause).await,
             }
@@ -138,7 +141,7 @@ impl Driver {
 
     async fn make_ready(&self, claim: &KubernetesObject, asked_at: u64) -> Result<Vec<PreparedDevice>, Failure> {
         let devices = self.allocation(claim, asked_at).await?;
-        let cdi = self.reserve(claim, &devices, asked_at).await?;
+        let PreparedClaim { cdi, given, .. } = self.reserve(claim, &devices, asked_at).await?;
         if cdi.len() != devices.len() {
             let why = "the broker has answered for other devices";
             return Err(Failure(Reason::BrokerRefused, why.to_owned()));
@@ -150,6 +153,17 @@ impl Driver {
             owned.map(|one| Kind::of(&one.asked.device, known.as_ref())).collect()
         };
         self.metrics.allocated(kinds);
+        if let Some(status) = &self.status {
+            let given = devices.iter().zip(&given);
+            let entries = given.filter_map(|(one, given)| Some(entry(&self.name, &one.answer, given.as_ref()?)));
+            let entries: Vec<_> = entries.collect();
+            let claim = claim.clone();
+            // A claim is prepared without it: where too many wait, this one is left out.
+            let _ = match entries.is_empty() {
+                true => Ok(()),
+                false => status.try_send(Given { claim, entries }),
+            };
+        }
         let answers = devices.into_iter().zip(cdi).map(|(one, cdi)| PreparedDevice {
             cdi: vec![cdi],
             ..one.answer

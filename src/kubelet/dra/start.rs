@@ -6,6 +6,7 @@ use super::pace::Pacing;
 use super::publish::Publisher;
 use super::server::{DraSettings, DraTimes, serve};
 use super::slices::NodeRef;
+use super::status;
 use crate::api::why;
 use crate::broker::Broker;
 use crate::metrics::Metrics;
@@ -39,6 +40,19 @@ pub fn start(
 ) -> Running {
     let metrics = Metrics::default();
     let broker = Broker::of(&settings.state_dir);
+    let status = options.claim_status.then(|| {
+        let (sender, given) = mpsc::channel(status::WAITING);
+        let said = Said::new(events.clone());
+        let patience = settings.times.question;
+        tokio::spawn(status::write(
+            client.clone(),
+            options.name.clone(),
+            patience,
+            said,
+            given,
+        ));
+        sender
+    });
     let (devices_sender, devices) = watch::channel(None);
     let driver = Driver {
         client: client.clone(),
@@ -48,6 +62,7 @@ pub fn start(
         times: settings.times,
         devices: devices.clone(),
         metrics: metrics.clone(),
+        status,
     };
     let (health_sender, health) = watch::channel(Vec::new());
     let work = DraNode {

@@ -20,7 +20,7 @@ use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, Sharing, WatchedDevice};
 use tranche_plan::host_file::HostFileSeen;
 use tranche_plan::share::{dra_instance, dra_limits, dra_part, dra_together, dra_watched};
-use tranche_protocol::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
+use tranche_protocol::{AllocatedDevice, GivenDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_state::replace::{FileOptions, Prepared};
 
 /// What the names of the files begin with.
@@ -98,6 +98,7 @@ fn prepare(
             return Ok(PreparedClaim {
                 cdi: Vec::new(),
                 held: Some(line(&explain(claim, refused.into()))),
+                given: Vec::new(),
             });
         }
         Err(error) => return Err(explain(claim, error)),
@@ -124,7 +125,26 @@ fn prepare(
         .iter()
         .map(|name| format!("{}={name}", CdiKind::claim()))
         .collect();
-    Ok(PreparedClaim { cdi, held: None })
+    let mut owned = parts.iter().map(given);
+    let given = request.devices.iter().map(|one| match one.admin {
+        true => None,
+        false => owned.next(),
+    });
+    Ok(PreparedClaim {
+        cdi,
+        held: None,
+        given: given.collect(),
+    })
+}
+
+fn given(one: &ClaimDevice<'_>) -> GivenDevice {
+    GivenDevice {
+        uuid: one.part.split.uuid.clone(),
+        strategy: one.part.promise.strategy(),
+        share: one.part.part.shares().first().map(|share| share.name.to_string()),
+        memory: one.limits.memory(),
+        compute: one.limits.compute(),
+    }
 }
 
 /// Whether a holder may end soon, and with it what it refuses.

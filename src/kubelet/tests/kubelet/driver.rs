@@ -15,11 +15,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tranche_core::ledger::KubernetesObject;
 use tranche_kubelet::dra::{Running, start};
 use tranche_kubelet::metrics::{listen, serve};
 use tranche_kubelet::ready::Ready;
+use tranche_kubelet::said::Notice;
 use tranche_kubelet::{ClusterSettings, DriverOptions, Settings, Times};
 
 /// The calls for which the chart asks for rights.
@@ -58,6 +59,10 @@ impl Scene {
     }
 
     fn driver(&self) -> Instance {
+        self.driver_with(DriverOptions::default(), None)
+    }
+
+    fn driver_with(&self, options: DriverOptions, events: Option<mpsc::Sender<Notice>>) -> Instance {
         let settings = Settings {
             kubelet_dir: self.top.path().join("kubelet"),
             state_dir: self.top.path().join("run"),
@@ -85,11 +90,11 @@ impl Scene {
             let client = Client::try_from(Config::new(url)).unwrap();
             start(
                 &settings,
-                &DriverOptions::default(),
+                &options,
                 client,
                 NODE,
                 state,
-                None,
+                events,
                 Ready::new(false, true),
             )
         });
@@ -275,6 +280,84 @@ fn what_the_scheduler_allocated_is_prepared_by_the_broker() {
     scene.unprepare(&a).unwrap();
     scene.unprepare(&claim("unknown")).unwrap();
     assert_eq!(scene.prepared(), 0);
+}
+
+/// What the status of a claim has for this driver, when it has anything.
+fn status_of(scene: &Scene, name: &str) -> Value {
+    let of = || {
+        let cluster = scene.api.cluster();
+        cluster.claims[&("lab".into(), name.into())]["status"]["devices"].clone()
+    };
+    until("the status is written", || !of().is_null());
+    of()
+}
+
+#[test]
+fn the_status_of_a_claim_says_what_it_was_given() {
+    let scene = Scene::new();
+    let options = DriverOptions {
+        claim_status: true,
+        ..DriverOptions::default()
+    };
+    let (sender, mut events) = mpsc::channel(64);
+    let _driver = scene.driver_with(options, Some(sender));
+    let mut part = result("gpu-0");
+    part["shareID"] = json!("5f3c");
+    part["consumedCapacity"] = json!({"memory": "8Gi", "compute": "30", "shares": "1"});
+    let mut watched = result("gpu-2");
+    watched["adminAccess"] = json!(true);
+    scene.allocate(&claim("a"), json!([watched, part, result("gpu-1")]), json!([]));
+    scene.prepare(&claim("a")).unwrap();
+    let mut devices = status_of(&scene, "a");
+    for device in devices.as_array_mut().unwrap() {
+        let condition = device["conditions"][0].as_object_mut().unwrap();
+        let at = condition.remove("lastTransitionTime").unwrap();
+        assert!(at.as_str().unwrap().ends_with('Z'), "{at}");
+    }
+    let ready = json!([{"type": "Ready", "status": "True", "reason": "Prepared", "message": ""}]);
+    let wanted = json!([
+        {"driver": DRIVER, "pool": NODE, "device": "gpu-0", "shareID": "5f3c", "conditions": ready,
+            "data": {"uuid": "GPU-of-gpu-0", "strategy": "mps", "share": "5f3c", "memoryMiB": 8192,
+                "activeThreadPercentage": 30}},
+        {"driver": DRIVER, "pool": NODE, "device": "gpu-1", "conditions": ready,
+            "data": {"uuid": "GPU-of-gpu-1", "strategy": "dedicated"}},
+    ]);
+    assert_eq!(devices, wanted, "what is only watched is not given");
+    let patch = CALLS.lines().find(|call| call.starts_with("patch ")).unwrap();
+    assert!(scene.api.cluster().calls.contains(patch));
+    // No right, or an older API server: claims are prepared all the same, and one line says so.
+    for (refuses, part) in [(true, "Invalid"), (false, "DRAResourceClaimDeviceStatus is off")] {
+        {
+            let mut cluster = scene.api.cluster();
+            (cluster.refuses_status, cluster.drops_status) = (refuses, !refuses);
+        }
+        for name in ["b", "c"] {
+            scene.allocate(&claim(name), json!([result("gpu-1")]), json!([]));
+            scene.prepare(&claim(name)).unwrap();
+        }
+        let notice = events.blocking_recv().unwrap();
+        assert!(
+            notice.reason == "StatusNotWritten" && notice.text.contains(part),
+            "{notice:?}"
+        );
+        let mut cluster = scene.api.cluster();
+        (cluster.refuses_status, cluster.drops_status) = (false, false);
+        drop(cluster);
+        // What follows is written again.
+        scene.allocate(&claim("d"), json!([result("gpu-1")]), json!([]));
+        scene.prepare(&claim("d")).unwrap();
+        assert_eq!(status_of(&scene, "d")[0]["device"], "gpu-1");
+        assert!(events.try_recv().is_err(), "it is said once");
+    }
+    // A later claim of the name is not written over, and a deleted one is no fault.
+    scene.delete(&claim("a"));
+    let later = KubernetesObject {
+        uid: "later".into(),
+        ..claim("a")
+    };
+    scene.allocate(&later, json!([result("gpu-1")]), json!([]));
+    scene.prepare(&later).unwrap();
+    assert_eq!(status_of(&scene, "a")[0]["device"], "gpu-1");
 }
 
 #[test]
@@ -470,7 +553,9 @@ fn the_driver_makes_the_calls_for_which_the_chart_has_rights() {
     });
     scene.broker.node().dra.devices.pop();
     until("one is removed", || scene.api.cluster().slices.specs().len() == 2);
-    let of_driver = |call: &&str| call.contains("resource.k8s.io") || *call == "get nodes";
+    // The status of claims is an option.
+    let of_driver =
+        |call: &&str| (call.contains("resource.k8s.io") && !call.contains("resourceclaims/")) || *call == "get nodes";
     let wanted: BTreeSet<String> = CALLS.lines().filter(of_driver).map(str::to_owned).collect();
     assert!(!wanted.is_empty());
     until("each call was made", || scene.api.cluster().calls.is_superset(&wanted));

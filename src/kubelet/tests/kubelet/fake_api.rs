@@ -41,6 +41,10 @@ pub(crate) struct Cluster {
     pub(crate) claims: BTreeMap<(String, String), Value>,
     /// How many of the next questions about claims get no answer, while their connections stay.
     pub(crate) lost: u32,
+    /// Whether nobody may write into the status of claims.
+    pub(crate) refuses_status: bool,
+    /// Whether what drivers write into it is dropped.
+    pub(crate) drops_status: bool,
     /// Watches that began before this one end.
     cut: u64,
 }
@@ -189,6 +193,7 @@ impl FakeApi {
             ["", "apis", group, "v1", "namespaces", namespace, resource] => format!("{resource}.{group} {namespace}"),
             // A claim may be in any namespace.
             ["", "apis", group, "v1", "namespaces", _, resource, _] => format!("{resource}.{group}"),
+            ["", "apis", group, "v1", "namespaces", _, resource, _, part] => format!("{resource}/{part}.{group}"),
             _ => path.to_owned(),
         };
         let mut cluster = self.cluster();
@@ -209,6 +214,11 @@ impl FakeApi {
                 let _ = (&*stream).read(&mut [0]);
                 return None;
             }
+            drop(cluster);
+            return send(stream, status, &value);
+        }
+        if verb == "patch" {
+            let (status, value) = cluster.apply_status(path, query, body);
             drop(cluster);
             return send(stream, status, &value);
         }
@@ -281,6 +291,31 @@ impl Cluster {
             }
             _ => None,
         }
+    }
+
+    /// Applies `status.devices` of a claim, as far as the server is set to.
+    fn apply_status(&mut self, path: &str, query: &str, body: &[u8]) -> Reply {
+        let parts: Vec<&str> = path.split('/').collect();
+        assert!(
+            query.contains("fieldManager=") && query.contains("force=true"),
+            "{query}"
+        );
+        let sent: Value = serde_json::from_slice(body).unwrap();
+        if self.refuses_status {
+            // As for an account that lacks the right over the driver's part of the status.
+            return failure(422, "Invalid");
+        }
+        let claim = self.claims.get_mut(&(parts[5].to_owned(), parts[7].to_owned()));
+        let Some(claim) = claim else {
+            return failure(404, "NotFound");
+        };
+        if claim["metadata"]["uid"] != sent["metadata"]["uid"] {
+            return failure(409, "Conflict");
+        }
+        if !self.drops_status {
+            claim["status"]["devices"] = sent["status"]["devices"].clone();
+        }
+        ("200 OK", claim.clone())
     }
 
     fn node(&self) -> Value {

@@ -11,9 +11,10 @@ use std::thread;
 use tranche_core::broker::{MOST_BYTES, SOCKET};
 use tranche_core::error::{Error, Result, parts};
 use tranche_core::ledger::PodName;
+use tranche_core::types::Strategy;
 use tranche_protocol::{
-    AllocatedDevice, DraDevices, Offer, Offers, PodPlacement, PolicyAnswer, PrepareClaimRequest, PreparedClaim,
-    Request, Taken,
+    AllocatedDevice, DraDevices, GivenDevice, Offer, Offers, PodPlacement, PolicyAnswer, PrepareClaimRequest,
+    PreparedClaim, Request, Taken,
 };
 
 /// What a claim gets for each of its devices, in words, or why it gets nothing.
@@ -203,6 +204,7 @@ impl Node {
             return Ok(json!(PreparedClaim {
                 cdi: Vec::new(),
                 held: Some(held.clone()),
+                given: Vec::new(),
             }));
         }
         let mut cdi = Vec::new();
@@ -222,7 +224,22 @@ impl Node {
         if !self.dra.claims.contains(claim) {
             self.dra.claims.push(claim.clone());
         }
-        Ok(json!(PreparedClaim { cdi, held: None }))
+        let given = devices.iter().map(|device| {
+            let limits = GivenDevice {
+                uuid: Some(format!("GPU-of-{}", device.device)),
+                strategy: if device.share_id.is_some() {
+                    Strategy::Mps
+                } else {
+                    Strategy::Dedicated
+                },
+                share: device.share_id.clone(),
+                memory: device.memory,
+                compute: device.compute,
+            };
+            (!device.admin).then_some(limits)
+        });
+        let given = given.collect();
+        Ok(json!(PreparedClaim { cdi, held: None, given }))
     }
 
     /// One that says `wrong` is refused.
