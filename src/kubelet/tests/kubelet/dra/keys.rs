@@ -1,9 +1,10 @@
 //! The keys by which selectors choose devices: those of NVIDIA's driver (kubernetes-sigs/dra-driver-nvidia-gpu 0.5,
-//! `deviceinfo.go` and `mig.go` of its gpu-kubelet-plugin), and where they are here.
+//! `deviceinfo.go`, `mig.go` and `partitions.go` of its gpu-kubelet-plugin), and where they are here.
 
 use super::fixtures::{devices, equal, mig, named, node, objects, whole};
 use k8s_openapi::api::resource::v1::Device;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use tranche_kubelet::dra::slices::{Form, slices};
 use tranche_protocol::DraDevice;
 
@@ -46,10 +47,34 @@ const HERE_ALONE: &[&str] = &[
     "gpu.tranche.dev/guaranteeCompute",
 ];
 
-/// What a MIG device of NVIDIA's driver has and one of this driver has not: `memorySlice0` and so on say where an
-/// instance is, which is in its name here, and in the counters of one that is made for a claim. With them, the largest
-/// instances would have more than the 32 attributes and capacities of the API.
-const THERE_ALONE: &str = "gpu.nvidia.com/memorySlice";
+/// What only NVIDIA's driver says, where `N` is a number: of MIG devices, and of GPUs that virtual machines get.
+const THERE_ALONE: &[&str] = &[
+    "gpu.nvidia.com/memorySliceN",
+    "gpu.nvidia.com/deviceID",
+    "gpu.nvidia.com/vendorID",
+    "gpu.nvidia.com/iommuFDEnabled",
+    "gpu.nvidia.com/addressableMemory",
+    "gpu.nvidia.com/gpuModuleId",
+    "gpu.nvidia.com/partitionN",
+];
+
+/// The keys of the table in docs/how-to/dra.md, by what its second column says.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-to/dra.md");
+    let page = fs::read_to_string(page).unwrap();
+    let table = page.split_once("| key | of | here |\n").unwrap().1;
+    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        assert!(
+            cells.len() == 5 && !cells[3].is_empty(),
+            "each key has a value or a reason: {line}"
+        );
+        let keys = cells[1].split(", ").map(|key| key.trim_matches('`').to_owned());
+        all.entry(cells[2].to_owned()).or_default().extend(keys);
+    }
+    all
+}
 
 fn first(device: &DraDevice, driver: &str) -> Device {
     let pool = slices(&devices([device.clone()]), driver, &node(), Form::Full);
@@ -83,7 +108,10 @@ fn each_key_of_nvidias_driver_is_one_here() {
         };
         assert_eq!(gpu, table(&[OF_BOTH, HERE_ALONE]), "{driver}");
         assert_eq!(small, table(&[OF_BOTH, OF_MIG, HERE_ALONE]), "{driver}");
-        assert!(!small.iter().any(|key| key.starts_with(THERE_ALONE)), "{driver}");
+        for key in THERE_ALONE {
+            let start = key.trim_end_matches('N');
+            assert!(!small.union(&gpu).any(|key| key.starts_with(start)), "{driver}: {key}");
+        }
         // A selector without has() that asks for one of these stops no allocation on a node with shares.
         for shared in [equal(0, 10), named(0)] {
             let shared = keys(&first(&shared, driver), driver);
@@ -91,6 +119,20 @@ fn each_key_of_nvidias_driver_is_one_here() {
             assert!(missing.is_empty(), "{driver}: {missing:?}");
         }
     }
+}
+
+#[test]
+fn the_page_has_each_key_and_why_one_is_missing() {
+    let table = [
+        ("every device", OF_BOTH),
+        ("MIG device", OF_MIG),
+        ("here alone", HERE_ALONE),
+        ("there alone", THERE_ALONE),
+    ];
+    let set = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
+    let wanted: BTreeMap<String, BTreeSet<String>> =
+        table.into_iter().map(|(of, keys)| (of.to_owned(), set(keys))).collect();
+    assert_eq!(documented(), wanted);
 }
 
 /// What the device has in all is for selectors, and no claim is charged for it: only `memory` is divided.
