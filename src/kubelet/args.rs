@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::settings::{ClusterSettings, DriverOptions, Settings, Times};
+use crate::settings::{ClusterSettings, DriverOptions, PodRef, Settings, Times};
 use lexopt::prelude::*;
 use std::path::PathBuf;
 use tranche_core::error::{Error, Result};
@@ -44,6 +44,9 @@ Options:
                           addresses; off if it is not given
       --claim-status      Write into the status of each claim what it was
                           given, and with which limits (Kubernetes 1.36)
+      --node-labels POD/UID
+                          Have Node Feature Discovery label this node with what
+                          its GPUs are, as long as this pod is there
       --pod-uid UID       The UID of this pod: the sockets of dra have names of
                           their own, beside those of an instance that ends
       --version           Print the version
@@ -94,6 +97,7 @@ pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> R
             Long("ready-file") => settings.ready_file = Some(parser.value().map_err(wrong)?.into()),
             Long("metrics-port") => driver.metrics_port = Some(port(&text(&mut parser)?)?),
             Long("claim-status") => driver.claim_status = true,
+            Long("node-labels") => driver.labels_owner = Some(pod(&text(&mut parser)?)?),
             Long("pod-uid") => driver.pod_uid = Some(pod_uid(text(&mut parser)?)?),
             Long("placement") => settings.placement = placement(&text(&mut parser)?)?,
             Value(command) if command == "device-plugin" && !settings.device_plugin => settings.device_plugin = true,
@@ -160,6 +164,23 @@ fn port(text: &str) -> Result<u16> {
     port.ok_or_else(|| Error::usage(format!("--metrics-port {text}"), "is not a port from 1 to 65535"))
 }
 
+/// The name and the UID of a pod.
+fn pod(text: &str) -> Result<PodRef> {
+    let pod = text
+        .split_once('/')
+        .filter(|(name, uid)| !name.is_empty() && KubernetesObject::is_uid(uid));
+    let (name, uid) = pod.ok_or_else(|| {
+        Error::usage(
+            format!("--node-labels {text}"),
+            "is not the name and the UID of a pod with / between them",
+        )
+    })?;
+    Ok(PodRef {
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+    })
+}
+
 /// The UID becomes part of the names of files.
 fn pod_uid(uid: String) -> Result<String> {
     match KubernetesObject::is_uid(&uid) {
@@ -214,6 +235,7 @@ mod tests {
             "--pod-uid=8a1c-2d3e",
             "--metrics-port=9400",
             "--claim-status",
+            "--node-labels=tranche-x/8a1c-2d3e",
         ]);
         assert_eq!((settings.kubelet_dir, settings.state_dir), ("/k".into(), "/s".into()));
         assert_eq!(
@@ -231,6 +253,10 @@ mod tests {
             pod_uid: Some("8a1c-2d3e".into()),
             metrics_port: Some(9400),
             claim_status: true,
+            labels_owner: Some(PodRef {
+                name: "tranche-x".into(),
+                uid: "8a1c-2d3e".into(),
+            }),
         };
         assert_eq!(settings.dra, Some(driver));
         let alone = serve(&["dra", "--node=gpu1"]);
@@ -259,6 +285,10 @@ mod tests {
             (&["dra", "--node=a", "--driver-name=a..b"], "is not a DNS subdomain"),
             (&["dra", "--node=a", "--pod-uid=../x"], "is not the UID of a pod"),
             (&["dra", "--node=a", "--metrics-port=0"], "is not a port"),
+            (
+                &["dra", "--node=a", "--node-labels=a"],
+                "is not the name and the UID of a pod",
+            ),
             (&["device-plugin", "--state-dir"], "state-dir"),
             (&["ready"], "give it with --ready-file"),
             (&["ready", "device-plugin", "--ready-file=/r"], "no other command"),

@@ -20,6 +20,7 @@
 //! | `registration` | what the kubelet asks before it uses the driver |
 //! | `claims` | the calls about claims, in both versions of the interface |
 //! | `routes` | which service a call is for |
+//! | `labels` | labels of the node, for Node Feature Discovery |
 //! | `status` | what claims were given, written into their status |
 //! | `node` | asks the broker, and passes on what it answers |
 //! | `start` | the driver from its start to its end |
@@ -33,6 +34,7 @@ pub mod difference;
 pub mod driver;
 pub mod handler;
 pub mod health;
+mod labels;
 mod listening;
 mod node;
 pub mod opaque;

@@ -68,7 +68,7 @@ pub mod watch;
 #[path = "tests/support/offers.rs"]
 mod fixtures;
 
-pub use settings::{ClusterSettings, DriverOptions, Settings, Times};
+pub use settings::{ClusterSettings, DriverOptions, PodRef, Settings, Times};
 
 use kube::Client;
 use ready::Ready;

@@ -36,6 +36,8 @@ pub enum Topic {
     Gates,
     /// The status of claims does not say what they were given.
     ClaimStatus,
+    /// The labels of the node are not set.
+    NodeLabels,
     /// Something of a slice is left out.
     Layout,
     /// The kubelet does not take a driver for dynamic resource allocation.
@@ -61,6 +63,7 @@ impl Topic {
             Self::Slices => "SlicesNotPublished",
             Self::Gates => "FieldsDropped",
             Self::ClaimStatus => "StatusNotWritten",
+            Self::NodeLabels => "LabelsNotSet",
             Self::Layout | Self::LeftOut(_) => "DevicesLeftOut",
             Self::Driver(_) => "RegistrationRefused",
             Self::DriverSocket(_) => "DriverUnavailable",

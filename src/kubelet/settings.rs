@@ -47,6 +47,17 @@ pub struct DriverOptions {
     pub metrics_port: Option<u16>,
     /// Whether the status of a claim says what the claim was given.
     pub claim_status: bool,
+    /// The pod that owns the labels of the node; `None`: the node gets no labels.
+    pub labels_owner: Option<PodRef>,
+}
+
+/// A pod, as the owner of other objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRef {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
 }
 
 impl Default for DriverOptions {
@@ -56,6 +67,7 @@ impl Default for DriverOptions {
             pod_uid: None,
             metrics_port: None,
             claim_status: false,
+            labels_owner: None,
         }
     }
 }

@@ -14,7 +14,7 @@ import yaml
 from document import check_document
 from golden import check_golden
 from helm import ALONE, CHART, DRA, HELMS, KUBERNETES, LEAST, VERSION, of_kind, pod_of, rendered, run, validate, version
-from policy import account_of, check_policy, is_policy_of_account
+from policy import account_of, check_label_policy, check_policy, is_policy_of_account
 from refused import check_refused
 from report import expect, expect_success, finish
 from rights import calls_of, rights
@@ -38,14 +38,15 @@ def check_lint():
 
 def check_rights():
     """The rights for each combination of values, by the values: a part that is off has no right."""
-    for plugin, dra, events, config, status in itertools.product([True, False], repeat=5):
-        if not plugin and not dra or status and not dra:
+    for plugin, dra, events, config, option in itertools.product([True, False], repeat=5):
+        if not plugin and not dra or option and not dra:
             continue
-        values = {"devicePlugin": plugin, "dra.enabled": dra, "events": events, "dra.claimStatus": status}
+        values = {"devicePlugin": plugin, "dra.enabled": dra, "events": events}
+        values |= {"dra.claimStatus": option, "dra.nodeLabels": option}
         text = ",".join(f"{key}={str(value).lower()}" for key, value in values.items())
         options = [*LEAST, "--set", text + (",config.name=a" if config else "")]
         objects = rendered(HELMS[-1], CHART, *options)
-        wanted = calls_of(events=events, config=config, dra=dra, status=status)
+        wanted = calls_of(events=events, config=config, dra=dra, status=option, labels=option)
         found = rights(objects)
         seen = f"missing {wanted - found}, superfluous {found - wanted}"
         expect(found == wanted, f"the rights with {options[-1]}", seen)
@@ -111,6 +112,7 @@ def main():
         check_golden()
         check_rights()
         check_policy()
+        check_label_policy()
         check_classes()
         check_schema_refuses(scratch)
         check_refused()

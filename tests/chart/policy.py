@@ -84,6 +84,35 @@ def is_policy_of_node(objects):
     return True
 
 
+def check_label_policy():
+    """A node labels itself, as a GPU's node, and nothing else."""
+    objects = rendered(HELMS[-1], CHART, *LEAST, *DRA, "--set", "dra.nodeLabels=true")
+    policies = {one["metadata"]["name"]: one["spec"] for one in of_kind(objects, "ValidatingAdmissionPolicy")}
+    bindings = {one["spec"]["policyName"] for one in of_kind(objects, "ValidatingAdmissionPolicyBinding")}
+    expect(bindings == policies.keys(), "each policy is in force", bindings)
+    policy = policies["tranche-kubelet-labels"]
+    account = account_of(objects)
+    expect(applies(policy, account) and not applies(policy, account + "-a"), "it is for the account of the pods", policy)
+
+    def feature(node, labelled=None, label="nvidia.com/gpu.product", flags=None):
+        features = {"flags": flags or {}, "attributes": {}, "instances": {}}
+        labels = {"nfd.node.kubernetes.io/node-name": labelled or node}
+        return {"metadata": {"name": f"tranche-{node}", "labels": labels}, "spec": {"features": features, "labels": {label: "a"}}}
+
+    user = {"extra": {NODE_KEY: ["gpu1"]}}
+    refused = [
+        (user, feature("gpu2")),
+        (user, feature("gpu1", labelled="gpu2")),
+        (user, feature("gpu1", label="node-role.kubernetes.io/control-plane")),
+        (user, feature("gpu1", label="nvidia.com/gpu.deploy.device-plugin")),
+        (user, feature("gpu1", flags={"a.b": {"elements": {"c": {}}}})),
+        ({}, feature("gpu1")),
+    ]
+    holds = admits(policy, "CREATE", user, None, feature("gpu1"))
+    holds = holds and not any(admits(policy, "UPDATE", who, feature("gpu1"), new) for who, new in refused)
+    expect(holds, "the policy lets a node have the labels of its GPUs, and no others", policy)
+
+
 def check_policy():
     """It is for the account of the pods, and lets a node change the slices of its driver and pool, and no others."""
     for options in [ALONE, [*LEAST, *DRA]]:

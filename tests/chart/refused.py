@@ -40,6 +40,7 @@ REFUSED = [
         r"dra\.claimStatus: needs Kubernetes 1\.36 or later, .*; this one is v1\.35\.9",
     ),
     (["--set", "dra.claimStatus=true"], r"dra\.claimStatus: expected with dra\.enabled: true"),
+    (["--set", "dra.nodeLabels=true"], r"dra\.nodeLabels: expected with dra\.enabled: true"),
     (["--set", "dra.enable=true"], r"enable.? (is )?not allowed"),
     ([*DRA, "--set", "dra.driverName=../x"], r"dra.driverName.*pattern"),
     ([*DRA, "--set", "dra.driverName=a..b"], r"dra.driverName.*pattern"),

@@ -43,6 +43,8 @@ def part_of(call):
     verb, resource, *_ = call.split()
     if resource.endswith(".events.k8s.io"):
         return "events"
+    if resource.startswith("nodefeatures."):
+        return "labels"
     if resource.startswith("resourceclaims/"):
         return "status"
     return "config" if resource == "nodes" and verb in ("list", "watch") else "dra"

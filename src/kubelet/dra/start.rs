@@ -1,6 +1,7 @@
 //! The driver, from its start to its end.
 
 use super::driver::Driver;
+use super::labels;
 use super::node::DraNode;
 use super::pace::Pacing;
 use super::publish::Publisher;
@@ -54,6 +55,12 @@ pub fn start(
         sender
     });
     let (devices_sender, devices) = watch::channel(None);
+    if let Some(owner) = &options.labels_owner {
+        let said = Said::new(events.clone());
+        let (client, name, patience) = (client.clone(), options.name.clone(), settings.times.question);
+        let (node, owner, devices) = (node.to_owned(), owner.clone(), devices.clone());
+        tokio::spawn(labels::keep(client, name, node, owner, patience, said, devices));
+    }
     let driver = Driver {
         client: client.clone(),
         broker: broker.clone(),

@@ -186,7 +186,7 @@ fn a_device_that_does_not_work_is_an_event_and_the_calls_are_those_of_the_chart(
         .lines()
         .filter(|line| !line.starts_with('#'))
         // The others are those of the driver (driver.rs).
-        .filter(|line| !line.contains("resource.k8s.io") && *line != "get nodes")
+        .filter(|line| !line.contains("resource.k8s.io") && !line.contains("nodefeatures") && *line != "get nodes")
         .map(str::to_owned)
         .collect();
     until("each call of the list was made", || {

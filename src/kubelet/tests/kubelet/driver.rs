@@ -21,7 +21,7 @@ use tranche_kubelet::dra::{Running, start};
 use tranche_kubelet::metrics::{listen, serve};
 use tranche_kubelet::ready::Ready;
 use tranche_kubelet::said::Notice;
-use tranche_kubelet::{ClusterSettings, DriverOptions, Settings, Times};
+use tranche_kubelet::{ClusterSettings, DriverOptions, PodRef, Settings, Times};
 
 /// The calls for which the chart asks for rights.
 const CALLS: &str = include_str!("../../../../tests/chart/calls.txt");
@@ -358,6 +358,73 @@ fn the_status_of_a_claim_says_what_it_was_given() {
     scene.allocate(&later, json!([result("gpu-1")]), json!([]));
     scene.prepare(&later).unwrap();
     assert_eq!(status_of(&scene, "a")[0]["device"], "gpu-1");
+}
+
+#[test]
+fn the_node_has_the_labels_of_its_gpus() {
+    let scene = Scene::new();
+    let options = DriverOptions {
+        labels_owner: Some(PodRef {
+            name: "tranche-x".into(),
+            uid: "pod-uid".into(),
+        }),
+        ..DriverOptions::default()
+    };
+    let (sender, mut events) = mpsc::channel(64);
+    scene.broker.node().dra = devices([whole(1), whole(2)]);
+    let _driver = scene.driver_with(options, Some(sender));
+    let labels = || {
+        let cluster = scene.api.cluster();
+        cluster
+            .node_feature
+            .as_ref()
+            .map(|object| object["spec"]["labels"].clone())
+    };
+    let mut wanted = json!({
+        "nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.memory": "143771",
+        "nvidia.com/gpu.sharing-strategy": "none",
+        "nvidia.com/cuda.driver-version.full": "570.124.06", "nvidia.com/cuda.driver-version.major": "570",
+        "nvidia.com/cuda.driver-version.minor": "124", "nvidia.com/cuda.driver-version.revision": "06",
+    });
+    until("the labels are there", || labels().as_ref() == Some(&wanted));
+    let object = scene.api.cluster().node_feature.clone().unwrap();
+    assert_eq!(
+        object["metadata"],
+        json!({"name": format!("tranche-{NODE}"), "labels": {"nfd.node.kubernetes.io/node-name": NODE},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "tranche-x", "uid": "pod-uid"}]})
+    );
+    let patch = CALLS
+        .lines()
+        .find(|call| call.starts_with("patch nodefeatures"))
+        .unwrap();
+    let patch = patch.replace(" tranche", " default");
+    assert!(
+        scene.api.cluster().calls.contains(&patch),
+        "the namespace is that of the account"
+    );
+    // What the GPUs do not have in common is no label.
+    let mut other = whole(2);
+    other.gpu.product = "NVIDIA A100".into();
+    other.memory = None;
+    scene.broker.node().dra = devices([equal(0, 10), other]);
+    for name in ["product", "memory", "sharing-strategy"] {
+        wanted
+            .as_object_mut()
+            .unwrap()
+            .remove(&format!("nvidia.com/gpu.{name}"));
+    }
+    until("they follow", || labels().as_ref() == Some(&wanted));
+    scene.broker.node().dra = devices([equal(0, 10)]);
+    until("a way of sharing is one", || {
+        labels().is_some_and(|labels| labels["nvidia.com/gpu.sharing-strategy"] == "mps")
+    });
+    // Without the right, or without Node Feature Discovery.
+    scene.api.cluster().is_forbidden = true;
+    scene.broker.node().dra = devices([whole(1)]);
+    // The slices have an event, too.
+    let notice = std::iter::from_fn(|| events.blocking_recv()).find(|notice| notice.reason == "LabelsNotSet");
+    let notice = notice.unwrap();
+    assert!(notice.text.contains("forbidden"), "{notice:?}");
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub(crate) struct Cluster {
     pub(crate) claims: BTreeMap<(String, String), Value>,
     /// How many of the next questions about claims get no answer, while their connections stay.
     pub(crate) lost: u32,
+    /// What the driver asks of Node Feature Discovery.
+    pub(crate) node_feature: Option<Value>,
     /// Whether nobody may write into the status of claims.
     pub(crate) refuses_status: bool,
     /// Whether what drivers write into it is dropped.
@@ -192,6 +194,18 @@ impl FakeApi {
             }
             ["", "apis", group, "v1", "namespaces", namespace, resource] => format!("{resource}.{group} {namespace}"),
             // A claim may be in any namespace.
+            [
+                "",
+                "apis",
+                group @ "nfd.k8s-sigs.io",
+                "v1alpha1",
+                "namespaces",
+                namespace,
+                resource,
+                _,
+            ] => {
+                format!("{resource}.{group} {namespace}")
+            }
             ["", "apis", group, "v1", "namespaces", _, resource, _] => format!("{resource}.{group}"),
             ["", "apis", group, "v1", "namespaces", _, resource, _, part] => format!("{resource}/{part}.{group}"),
             _ => path.to_owned(),
@@ -216,6 +230,12 @@ impl FakeApi {
             }
             drop(cluster);
             return send(stream, status, &value);
+        }
+        if verb == "patch" && resource.starts_with("nodefeatures") {
+            let sent: Value = serde_json::from_slice(body).unwrap();
+            cluster.node_feature = Some(sent.clone());
+            drop(cluster);
+            return send(stream, "200 OK", &sent);
         }
         if verb == "patch" {
             let (status, value) = cluster.apply_status(path, query, body);
