@@ -38,8 +38,11 @@ fn lines() -> String {
 fn result(row: &Row) -> String {
     match row.expected {
         Expected::Works(_) => "works".to_owned(),
-        // What to do follows in the message.
-        Expected::Refused(why) => format!("refused: `{}; …`", why.split(';').next().unwrap_or(why)),
+        // Why it is so and what to do follow in the message.
+        Expected::Refused(why) => {
+            let what = why.split(';').next().unwrap_or(why);
+            format!("refused: `{}`", what.split(" under ").next().unwrap_or(what))
+        }
         Expected::Pending { why, .. } => format!("pending: {why}"),
     }
 }
