@@ -161,6 +161,21 @@ fn a_claim_gets_exactly_its_instance_and_it_ends_with_the_claim() {
     assert_eq!(bed.layouts()[1..], others[..]);
 }
 
+/// The next claim comes while the instance of the one before is destroyed, and the driver gives its numbers again.
+#[test]
+fn a_claim_gets_the_place_whose_instance_is_being_destroyed() {
+    let bed = bed();
+    let device = ["gpu-0-mig-7g-40gb-0-at-0"];
+    prepare(&bed, A, &device).unwrap();
+    for round in 0..8_u64 {
+        let (last, next) = if round % 2 == 0 { (A, B) } else { (B, A) };
+        unprepare(&bed, last);
+        std::thread::sleep(Duration::from_millis(round * 15));
+        let cdi = prepare(&bed, next, &device).map(|cdi| cdi.len());
+        assert_eq!((cdi, layout(&bed).as_str()), (Ok(1), "7g.40gb@0"), "{round}");
+    }
+}
+
 #[test]
 fn a_claim_of_several_instances_has_all_of_them_or_none() {
     let bed = bed();

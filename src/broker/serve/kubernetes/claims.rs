@@ -36,18 +36,16 @@ const MOST_DEVICES: usize = 32;
 /// was before.
 pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &PrepareClaimRequest) -> Result<Value> {
     check(&request.claim, &request.devices)?;
-    let seen = HostFileSeen::now(commands.state_dir());
-    let facts = commands.facts()?;
     let claims = Claims::open(commands.state_dir())?;
     let instances = ClaimInstances::wanted(&request.devices);
     if !instances.is_empty() {
         // A late call makes no instance.
         drop(lock_ledger(commands, &claims, request)?);
     }
-    let instances = ClaimInstances::make(commands, &facts, &request.claim, &instances)?;
+    let instances = ClaimInstances::make(commands, &request.claim, &instances)?;
     let prepared = instances
-        .facts(commands, facts)
-        .and_then(|facts| prepare(commands, &facts, &seen, &claims, request, &instances.keys));
+        .facts(commands)
+        .and_then(|(seen, facts)| prepare(commands, &facts, &seen, &claims, request, &instances.keys));
     if !prepared.as_ref().is_ok_and(|prepared| prepared.held.is_none()) {
         instances.give_back(commands);
     }

@@ -13,6 +13,7 @@ use tranche_core::claims::{Claims, just_made_for};
 use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, KubernetesObject};
 use tranche_core::types::DeviceKey;
+use tranche_plan::host_file::HostFileSeen;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::mig::{GpuInstance, MigGpu, Placement, ProfileId, fits_beside};
 use tranche_plan::policy::Policy;
@@ -43,18 +44,13 @@ impl<'a> ClaimInstances<'a> {
     ///
     /// # Errors
     /// Returns who leaves no room for one, or why the driver does not make it. What was made before it is destroyed.
-    pub(super) fn make(
-        commands: &'a Commands<'_>,
-        facts: &Facts,
-        claim: &KubernetesObject,
-        wanted: &[&str],
-    ) -> Result<Self> {
+    pub(super) fn make(commands: &'a Commands<'_>, claim: &KubernetesObject, wanted: &[&str]) -> Result<Self> {
         let mut made = Self::default();
         if wanted.is_empty() {
             return Ok(made);
         }
         made.layout = Some(lock(&commands.mig));
-        match made.make_all(commands, &facts.inventory, &claim.uid, wanted) {
+        match made.make_all(commands, &claim.uid, wanted) {
             Ok(()) => Ok(made),
             Err(error) => {
                 made.give_back(commands);
@@ -63,7 +59,9 @@ impl<'a> ClaimInstances<'a> {
         }
     }
 
-    fn make_all(&mut self, commands: &Commands<'_>, inventory: &Inventory, whom: &str, wanted: &[&str]) -> Result<()> {
+    fn make_all(&mut self, commands: &Commands<'_>, whom: &str, wanted: &[&str]) -> Result<()> {
+        let facts = commands.facts()?;
+        let inventory = &facts.inventory;
         let policy = planning::policy_in_force(&commands.options.policy, commands.state_dir())?;
         with_tools(commands, false, |tools, nvml| {
             let look = || on_demand_now(commands, &policy, nvml);
@@ -97,16 +95,21 @@ impl<'a> ClaimInstances<'a> {
         })
     }
 
-    /// The host with these instances: it is examined anew if `facts` does not have them all.
+    /// The host with these instances, and its file as it was before: the host is examined anew if one of them is new,
+    /// or is not known. What was known before the layout was this call's does not count: an instance that was destroyed
+    /// since may have had the numbers of a new one.
     ///
     /// # Errors
     /// Returns an error if the host cannot be examined.
-    pub(super) fn facts(&self, commands: &Commands<'_>, facts: Arc<Facts>) -> Result<Arc<Facts>> {
+    pub(super) fn facts(&self, commands: &Commands<'_>) -> Result<(HostFileSeen, Arc<Facts>)> {
+        let look = || Ok((HostFileSeen::now(commands.state_dir()), commands.facts()?));
+        let (seen, facts) = look()?;
         let has = |key: &DeviceKey| facts.plan.devices.iter().any(|split| split.key == *key);
-        if self.keys.values().all(has) {
-            return Ok(facts);
+        if self.new.is_empty() && self.keys.values().all(has) {
+            return Ok((seen, facts));
         }
-        renew(commands)
+        renew(commands)?;
+        look()
     }
 
     /// The claim does not get them: those that were made for it are destroyed.
