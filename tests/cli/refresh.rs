@@ -443,3 +443,24 @@ fn a_file_of_another_program_with_nodes_of_a_dedicated_device_is_named() {
         "{line}"
     );
 }
+
+/// What a claim with admin access watches has no hook, and only the kubelet names its devices to an engine.
+#[test]
+fn the_specification_of_a_resource_claim_is_no_file_of_another_program() {
+    let bed = Bed::new();
+    bed.share("  dedicated: {devices: [1]}\n");
+    fs::create_dir_all(bed.at("cdi")).unwrap();
+    let text = "cdiVersion: 0.5.0\nkind: nvidia.com/claim\ndevices:\n- name: u-gpu-1\n  containerEdits: {deviceNodes: \
+                [{path: /dev/odd, type: c, major: 195, minor: 1}]}\n";
+    let write = |header: &str| {
+        let file = "cdi/nvidia.com-resource-claim_aaaaaaaa-0000-4000-8000-000000000001.yaml";
+        fs::write(bed.at(file), format!("---\n# {header}\n{text}")).unwrap();
+    };
+    write("Made by tranche 0.1.0 for resource claim lab/all");
+    let line = bed.refreshed("sim:t4x2");
+    assert!(!line.contains("resource-claim"), "{line}");
+    // The name alone is not enough.
+    write("Made by another program");
+    let line = bed.refreshed("sim:t4x2");
+    assert!(line.contains("nvidia.com/claim=u-gpu-1 of "), "{line}");
+}

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tranche_core::call::ClaimCall;
 use tranche_core::error::Error;
-use tranche_core::types::{Part, Subject};
+use tranche_core::types::{CdiKind, Part, Subject};
 use tranche_plan::cdi::header::is_by_tranche;
 use tranche_plan::cdi::registry::{Loaded, Registry, has_mark_of_refresh};
 use tranche_plan::edits::{Derived, DerivedDevice};
@@ -70,7 +70,9 @@ pub(super) fn leave_out(
         found.lost = lost.map(|device| device.name.to_string()).collect();
         derived.devices.retain(is_share);
     }
-    let others = registry.files().iter();
+    // What a resource claim with admin access watches has no hook: it was given so, and the kubelet alone names it.
+    let is_own_claim = |file: &Loaded| file.spec.kind == CdiKind::claim().to_string() && is_by_tranche(&file.comments);
+    let others = registry.files().iter().filter(|file| !is_own_claim(file));
     found.open = others.filter_map(|file| open_device(file, guarded)).collect();
     let not_read = registry.problems.iter().filter(|problem| problem.lost.is_none());
     found.not_read = not_read
