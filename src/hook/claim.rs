@@ -26,7 +26,9 @@ use std::path::Path;
 use tranche_core::call::{ClaimCall, ReleaseCall, Siblings, Unknown};
 use tranche_core::claims::{ClaimEntry, Claims, NotEntered, OfferedClaim, explain, until_ended};
 use tranche_core::error::{Error, Result};
-use tranche_core::ledger::{Book, ContainerName, HeldPart, HeldShare, Holder, LedgerError, Refused, is_start_name};
+use tranche_core::ledger::{
+    Book, ContainerName, HeldPart, HeldShare, Holder, KubernetesObject, LedgerError, Refused, is_start_name,
+};
 use tranche_core::oci::State;
 use tranche_core::root::is_in_user_namespace;
 use tranche_core::text::some;
@@ -149,10 +151,16 @@ fn refusal(call: &ClaimCall, refused: NotEntered) -> Error {
 }
 
 fn refusal_of(call: &ClaimCall, NotEntered { error, book, .. }: NotEntered) -> Error {
-    let name = match &call.subject {
-        Subject::Claim(name, _) if is_start_name(name) => call.label.clone(),
-        claim @ Subject::Claim(..) => claim.to_string(),
-        Subject::Part(part, _) => format!("{} {part}", call.label),
+    // The claim of a pod has names that its owner does not know, and its owner has no shell on the node.
+    let of_pod = match &call.subject {
+        Subject::Claim(name, _) => KubernetesObject::of_claim(name).map(|(object, _)| object),
+        Subject::Part(..) => None,
+    };
+    let name = match (&call.subject, &of_pod) {
+        (_, Some(object)) => object.to_string(),
+        (Subject::Claim(name, _), None) if is_start_name(name) => call.label.clone(),
+        (claim @ Subject::Claim(..), None) => claim.to_string(),
+        (Subject::Part(part, _), None) => format!("{} {part}", call.label),
     };
     if let (Subject::Claim(claim, _), LedgerError::Refused(Refused::NoSuchClaim(_))) = (&call.subject, &error)
         && is_start_name(claim)
@@ -172,6 +180,9 @@ fn refusal_of(call: &ClaimCall, NotEntered { error, book, .. }: NotEntered) -> E
                 .map(|claim| format!("{} holds {}", claim.who(), claim.part));
             return Error::failed(name, why).hint(some(&holders.collect::<Vec<_>>()));
         }
+        Refused::Another { .. } if call.daemon.is_some() && of_pod.is_some() => Some(
+            "ask for more of one device by capacity.requests, or give each container a request of its own".to_owned(),
+        ),
         Refused::Another { .. } if call.daemon.is_some() => {
             let device = call.label.trim_start_matches("gpu ");
             let command = format!("tranche claim create --name NAME --shares 2 --of {device}");
@@ -246,4 +257,41 @@ fn some_of(names: impl Iterator<Item = String>) -> Vec<String> {
         some[MOST - 1] = "…".to_owned();
     }
     some
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranche_core::error::line;
+
+    /// What is said of a container that holds something of the device under MPS, and enters the claim `name`.
+    fn another(name: &str) -> String {
+        let arguments = ["--device=GPU-11111111", "--label=gpu 0", "--alone", "--daemon=/run/mps"];
+        let arguments = arguments.map(OsString::from).into_iter();
+        let arguments = arguments.chain([OsString::from(format!("--claim={name}"))]).collect();
+        let call = ClaimCall::parse(arguments, &mut |_| Ok(())).unwrap();
+        let refused = Refused::Another { part: HeldPart::Whole };
+        let book = Book::new(call.device.gpu().clone());
+        let refused = NotEntered {
+            error: LedgerError::Refused(refused),
+            book: Some(Box::new(book)),
+            waited: None,
+        };
+        line(&refusal(&call, refused))
+    }
+
+    #[test]
+    fn a_pod_is_told_what_its_claims_have_to_say() {
+        let said = another("resource-claim/lab/train/aaaaaaaa-0000-4000-8000-000000000001/gpu-0");
+        assert!(said.starts_with("resource claim lab/train: "), "{said}");
+        assert!(
+            said.contains("capacity.requests") && !said.contains("tranche claim create"),
+            "{said}"
+        );
+        let said = another("train");
+        assert!(
+            said.starts_with("claim train: ") && said.contains("tranche claim create"),
+            "{said}"
+        );
+    }
 }
