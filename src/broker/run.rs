@@ -5,7 +5,8 @@
 //! 3. The process gets a cgroup of its own where that is possible ([`own_cgroup`](crate::own_cgroup)), and enters the
 //!    claim. From here on the claim lasts while a process of that cgroup lives, or the process itself, whatever happens
 //!    to this one.
-//! 4. What serves the share is prepared, and the process becomes the program.
+//! 4. What serves the share is prepared. On a device that its holders have by turns, the first turn is waited for. Then
+//!    the process becomes the program.
 //! 5. The claim is released when the program has ended.
 //!
 //! If this process is killed before step 4 is complete, the waiting process sees it and ends, and so does the claim.
@@ -28,6 +29,7 @@ use start::WaitingProgram;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 use tranche_core::broker::MigMakeRequest;
 use tranche_core::claims::{ClaimEntry, Claims, explain};
 use tranche_core::error::{Error, Result, line};
@@ -36,6 +38,7 @@ use tranche_core::types::{MigProfile, Selection, WaitTime};
 use tranche_plan::derive::Sharing;
 use tranche_plan::host_file::HostFileSeen;
 use tranche_plan::reserve::{OfExamined, Reservation, Unoffered};
+use tranche_plan::share::Method;
 use tranche_state::held::names::DeviceNames;
 use tranche_state::held::{self, View};
 use tranche_state::planning::{self, PlanOptions};
@@ -47,13 +50,19 @@ pub struct RunOptions {
     pub at: PlanOptions,
     /// The share.
     pub share: ShareForRun,
-    /// How long to wait for what others hold.
-    pub wait: WaitTime,
+    /// How long to wait for what others hold, and for the first turn with a device that its holders have by turns. By
+    /// default, nobody waits for the former, and for the latter without an end.
+    pub wait: Option<WaitTime>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
 
 impl RunOptions {
+    /// How much is left at most of the time to wait; `None` without an end.
+    fn left(&self, began: Instant) -> Option<Duration> {
+        self.wait.map(|wait| wait.get().saturating_sub(began.elapsed()))
+    }
+
     /// The name of the program's file, for people.
     fn program(&self) -> String {
         let program = self.command.first().map(OsString::as_os_str).unwrap_or_default();
@@ -101,17 +110,18 @@ fn on_demand_profile(typed: &str) -> Option<MigProfile> {
 /// The kind of devices, which may stand before their names.
 const GPU_KIND: &str = "nvidia.com/gpu=";
 
-/// Runs the program, and returns how it ended. Signals to this process are passed on to it meanwhile. `notes` gets
+/// Runs the program, and returns how it ended. Signals to this process are passed on to it meanwhile. `say` gets
 /// lines for the person who runs it.
 ///
 /// # Errors
 /// Returns an error if the host or the policy has no such share, if it cannot be had in time, or if the program cannot
 /// be started.
-pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> {
+pub fn run(options: &RunOptions, say: &mut dyn FnMut(&str)) -> Result<ExitStatus> {
     let state_dir = &options.at.state_dir;
     if held::by_broker::is_needed(state_dir) {
-        return by_broker::run(options);
+        return by_broker::run(options, say);
     }
+    let began = Instant::now();
     let share = options.share.with_instances(state_dir)?;
     let seen = HostFileSeen::now(state_dir);
     let (inventory, sharing) = planning::required(&options.at)?;
@@ -137,14 +147,14 @@ pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> 
                 inventory: &inventory,
                 seen: &seen,
             };
-            let reserved = sharing
-                .plan
-                .reserve_waiting(&claims, &reservation, &offer, options.wait.get());
+            let wait = options.wait.unwrap_or_default().get();
+            let reserved = sharing.plan.reserve_waiting(&claims, &reservation, &offer, wait);
             let (_, claim) = reserved.map_err(refused)?;
             ReservedForRun::with(&reservation.name, claim, &sharing)?
         }
     };
-    let ran = reserved.run(&options.command, &claims, &holder, &sharing, notes);
+    let left = options.left(began);
+    let ran = reserved.run(&options.command, &claims, &holder, &sharing, left, say);
     // What has entered its claim, and then what has not.
     let released = claims.release(&holder, Some(&reserved.claim.device), None);
     let withdrawn = match is_start_name(&reserved.name) {
@@ -154,7 +164,7 @@ pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> 
     let status = ran?;
     if let Err(error) = released.map(drop).and(withdrawn) {
         // The program has ended, so the next one that reads the ledger releases it. The exit code stays the program's.
-        notes.push(line(&explain(&reserved.planned.label, error)));
+        say(&line(&explain(&reserved.planned.label, error)));
     }
     Ok(status)
 }
@@ -193,7 +203,8 @@ impl<'a> ReservedForRun<'a> {
         claims: &Claims,
         holder: &Holder,
         sharing: &Sharing,
-        notes: &mut Vec<String>,
+        left: Option<Duration>,
+        say: &mut dyn FnMut(&str),
     ) -> Result<ExitStatus> {
         let PlannedClaim { label, split, .. } = &self.planned;
         let of_share = self.planned.environment(&sharing.state_dir)?;
@@ -205,9 +216,13 @@ impl<'a> ReservedForRun<'a> {
         let entered = claims.enter(&entry, holder.clone(), Some(waiting.pid()));
         entered.map_err(|refused| explain(label, refused.error))?;
         served::check(split, label, &sharing.state_dir)?;
+        if matches!(split.method, Method::Turns(_)) {
+            let state_dir = sharing.state_dir.as_path();
+            served::await_first_turn(state_dir, (label, &split.key), waiting.pid(), left, say)?;
+        }
         let status = supervise::wait(waiting.release(&of_share)?)?;
         if cgroup.as_ref().is_some_and(OwnCgroup::has_processes) {
-            notes.push(format!(
+            say(&format!(
                 "{label}: is held until the processes that the program left behind have ended"
             ));
         }

@@ -32,7 +32,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     claim: Option<String>,
     /// Wait up to this time for what others hold: 30s, 5m. Root's requests are served in the order of their coming, and
-    /// then those of users: who has held less lately comes first
+    /// then those of users: who has held less lately comes first. The first turn with a device that its holders have by
+    /// turns is waited for up to this time, too, and without --wait until it comes; 0s refuses to wait
     #[arg(long, value_name = "TIME", conflicts_with = "claim")]
     wait: Option<WaitTime>,
     /// The program and its arguments
@@ -57,10 +58,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                 select: args.select.clone().unwrap_or_default(),
             },
         },
-        wait: args.wait.unwrap_or_default(),
+        wait: args.wait,
         command: args.command.clone(),
     };
-    Ok(exit_code(out::with_notes(|notes| run::run(&options, notes))?))
+    Ok(exit_code(run::run(&options, &mut |line| out::note(line))?))
 }
 
 /// The exit code for how a program ended: 128 and the number of the signal that ended it, as shells have it.

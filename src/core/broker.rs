@@ -14,8 +14,8 @@ mod request;
 pub use client::{BrokerError, ask, send, tell};
 pub use error_fields::ErrorFields;
 pub use request::{
-    Command, EndClientsRequest, EnterRequest, EnterSubject, LeaveRequest, MigMakeAnswer, MigMakeRequest,
-    PrepareRequest, RequestLine, as_text,
+    Command, EndClientsRequest, EnterRequest, EnterSubject, FirstTurnAnswer, FirstTurnRequest, LeaveRequest,
+    MigMakeAnswer, MigMakeRequest, PrepareRequest, RequestLine, as_text, first_turn, first_turn_refused,
 };
 
 /// The broker's socket in the state directory.

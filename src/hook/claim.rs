@@ -23,6 +23,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use std::time::Instant;
 use tranche_core::call::{ClaimCall, ReleaseCall, Siblings, Unknown};
 use tranche_core::claims::{ClaimEntry, Claims, NotEntered, OfferedClaim, explain, until_ended};
 use tranche_core::error::{Error, Result};
@@ -32,7 +33,7 @@ use tranche_core::ledger::{
 use tranche_core::oci::State;
 use tranche_core::root::is_in_user_namespace;
 use tranche_core::text::some;
-use tranche_core::types::{HostPath, Part, Subject};
+use tranche_core::types::{HostPath, Part, Promise, Subject};
 
 /// Runs `hook claim`.
 pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut HookReport<'_>) -> Result<()> {
@@ -62,12 +63,17 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     let pod = pod::of(&state, pid, claims.machine());
     let claims = claims.for_pod(pod);
     let holder = Holder::Container(container);
-    let wait = call.wait.get();
+    let (wait, began) = (call.wait.get(), Instant::now());
     let entered = claims.enter_waiting(&entry, &holder, Some(pid), wait);
     entered.map_err(|refused| refusal(&call, refused))?;
     let ready = match (call.prepare, wait.is_zero()) {
         // The broker reads from the ledger what the device must be ready for.
-        (true, _) => broker::prepare(&call).and_then(|()| refuse_without_daemon(&call)),
+        (true, _) => broker::prepare(&call)
+            .and_then(|()| refuse_without_daemon(&call))
+            .and_then(|()| match is_by_turns(&call) && !wait.is_zero() {
+                true => broker::first_turn(&call, pid, wait.saturating_sub(began.elapsed())),
+                false => Ok(()),
+            }),
         // The daemon may have ended while its share was waited for.
         (false, false) => refuse_without_daemon(&call),
         (false, true) => Ok(()),
@@ -78,6 +84,14 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
         report.failure(&error.into());
     }
     ready
+}
+
+/// Whether the holders of the device have it by turns.
+fn is_by_turns(call: &ClaimCall) -> bool {
+    let (Subject::Part(_, promise) | Subject::Claim(_, Some(promise))) = &call.subject else {
+        return false;
+    };
+    matches!(promise, Promise::Turns { .. })
 }
 
 /// Refuses a share whose MPS daemon does not serve clients.

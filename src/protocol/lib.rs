@@ -42,7 +42,7 @@ pub use turns::TurnRequest;
 use serde_json::Value;
 use std::fmt::Display;
 use tranche_core::broker::{
-    Command, EndClientsRequest, EnterRequest, LeaveRequest, MigMakeRequest, PrepareRequest, VERSION,
+    Command, EndClientsRequest, EnterRequest, FirstTurnRequest, LeaveRequest, MigMakeRequest, PrepareRequest, VERSION,
 };
 use tranche_core::error::{Error, Kind, Result};
 
@@ -93,6 +93,8 @@ commands! {
     Release(ReleaseRequest),
     /// Suspend the work of what the user holds by turns, or resume it.
     Turn(TurnRequest),
+    /// Wait until a claim of the user has its device by turns.
+    FirstTurn(FirstTurnRequest),
     /// What the user holds.
     List(ListRequest),
     /// What the user holds, after status.json was brought up to date.

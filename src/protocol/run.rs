@@ -1,7 +1,7 @@
 //! A program of a user that runs in a share without a container.
 
 use serde::{Deserialize, Serialize};
-use tranche_core::types::{Selection, WaitTime};
+use tranche_core::types::{DeviceKey, Selection, WaitTime};
 
 /// A program that holds a share from the answer on until its process has ended.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,4 +29,7 @@ pub struct RunRequest {
 pub struct RunAnswer {
     /// The variables of the share, by name.
     pub environment: Vec<(String, String)>,
+    /// The device that it has by turns, whose first one may have to be waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_turns: Option<DeviceKey>,
 }

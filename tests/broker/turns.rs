@@ -18,6 +18,9 @@ use tranche_plan::turns::tries::{CopyRate, TryOutcome, TurnTries, TurnTry};
 use tranche_state::turn_tries;
 use tranche_turns::wishes::{HostLibrary, Wishes};
 
+mod first;
+mod runs;
+
 /// A driver of which no fault is known that matters here.
 const DRIVER: &str = "580.159.04";
 
@@ -96,6 +99,13 @@ impl Turns {
     }
 
     fn start_as(&self, number: u32, program: TurnsClient) -> Container {
+        let container = self.made(number, program);
+        self.enter(&container).unwrap();
+        container
+    }
+
+    /// A container that holds nothing yet.
+    fn made(&self, number: u32, program: TurnsClient) -> Container {
         let cgroup = TestCgroup::of_controller("devices", &format!("turns-{number}-{}", program.pid())).unwrap();
         // As engines make it: nothing is allowed but what the container has.
         fs::write(cgroup.0.join("devices.deny"), "a").unwrap();
@@ -103,13 +113,11 @@ impl Turns {
             fs::write(cgroup.0.join("devices.allow"), device).unwrap();
         }
         cgroup.add(program.pid().cast_unsigned());
-        let container = Container {
+        Container {
             program,
             number,
             _cgroup: cgroup,
-        };
-        self.enter(&container).unwrap();
-        container
+        }
     }
 
     fn enter(&self, container: &Container) -> Result<Value, String> {

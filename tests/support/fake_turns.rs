@@ -129,24 +129,32 @@ impl TurnsClient {
         Self::start(library, 0, None, uid)
     }
 
+    /// Starts a program that uses this library by `command`, which passes on what it reads and writes. It has said
+    /// nothing yet.
+    pub fn by(mut command: Command, library: &Path) -> Self {
+        command.arg(program()).arg(library).arg("0");
+        Self::spawn(command)
+    }
+
     fn start(library: &Path, bytes: u64, faults: Option<&str>, uid: u32) -> Self {
-        static BUILT: OnceLock<PathBuf> = OnceLock::new();
-        let directory = BUILT.get_or_init(|| fake_library::build("fake-cuda-client").unwrap());
-        let mut command = Command::new(directory.join("fake-cuda-client"));
+        let mut command = Command::new(program());
         command.arg(library).arg(bytes.to_string());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         if uid != 0 {
             command.uid(uid).gid(uid);
         }
         if let Some(faults) = faults {
             command.env("TRANCHE_FAKE_TURNS_FAULTS", faults);
         }
-        let mut child = command.spawn().unwrap();
-        let words = child.stdin.take().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        let mut client = Self { child, words, lines };
+        let mut client = Self::spawn(command);
         assert_eq!(client.read(), format!("ready {}", client.pid()));
         client
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let words = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, words, lines }
     }
 
     /// Its number.
@@ -203,6 +211,13 @@ impl Drop for TurnsClient {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The program that uses the GPU.
+fn program() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let directory = BUILT.get_or_init(|| fake_library::build("fake-cuda-client").unwrap());
+    directory.join("fake-cuda-client")
 }
 
 /// The program that asks the library.

@@ -3,10 +3,12 @@
 //! The program's process is started and waits, and the broker enters it: the claim ends with that process, or when this
 //! one is killed before the program begins, because the process that waits then ends.
 
+use super::served::await_first_turn;
 use super::start::WaitingProgram;
 use super::{RunOptions, ShareForRun, environment, on_demand_profile, supervise};
 use crate::own_cgroup::OwnCgroup;
 use std::process::ExitStatus;
+use std::time::Instant;
 use tranche_core::error::{Error, Result};
 use tranche_protocol::{RunAnswer, RunRequest};
 use tranche_state::held::by_broker;
@@ -15,10 +17,11 @@ use tranche_state::held::by_broker;
 ///
 /// # Errors
 /// Returns the broker's refusal, or why the program cannot be started.
-pub(super) fn run(options: &RunOptions) -> Result<ExitStatus> {
+pub(super) fn run(options: &RunOptions, say: &mut dyn FnMut(&str)) -> Result<ExitStatus> {
+    let (began, wait) = (Instant::now(), options.wait.unwrap_or_default());
     let mut request = RunRequest {
         program: options.program(),
-        wait: options.wait,
+        wait,
         ..RunRequest::default()
     };
     match &options.share {
@@ -38,6 +41,11 @@ pub(super) fn run(options: &RunOptions) -> Result<ExitStatus> {
     let mut waiting = WaitingProgram::start(&options.command, inherited)?;
     _cgroup = OwnCgroup::of(waiting.pid());
     request.pid = waiting.pid();
-    let answer: RunAnswer = by_broker::ask_waiting(&options.at.state_dir, &request, options.wait.get())?;
+    let answer: RunAnswer = by_broker::ask_waiting(&options.at.state_dir, &request, wait.get())?;
+    if let Some(device) = &answer.by_turns {
+        let share = request.claim.clone().unwrap_or_else(|| request.shares.join(" "));
+        let left = options.left(began);
+        await_first_turn(&options.at.state_dir, (&share, device), request.pid, left, say)?;
+    }
     supervise::wait(waiting.release(&answer.environment)?)
 }

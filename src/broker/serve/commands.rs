@@ -109,6 +109,7 @@ impl<'a> Commands<'a> {
             Request::Run(request) => self.opened(program::run(self, peer, client, &request)),
             Request::Release(ReleaseRequest { what, force }) => own::release(self, peer, &what, force),
             Request::Turn(request) => turns::put_aside(self, peer, &request),
+            Request::FirstTurn(request) => turns::first_turn(self, peer, &request),
             Request::List(ListRequest {}) => own::list(self, peer),
             Request::Status(StatusRequest {}) => {
                 self.write_status()?;

@@ -7,12 +7,13 @@ use super::commands::Commands;
 use super::peer::BrokerClient;
 use super::queue::{UserAttempt, WaitOptions};
 use super::quota::ClientQuota;
+use super::turns::await_first_turn;
 use super::{runs_as, times};
 use crate::verbs::refusal::{entry_refused, refuse_mps};
 use serde_json::{Value, json};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tranche_core::broker::{EnterRequest, EnterSubject};
 use tranche_core::call::ReleaseCall;
 use tranche_core::claims::{Attempt, ClaimEntry, Claims, LockedClaims, NotEntered, OfferedClaim};
@@ -38,6 +39,7 @@ pub(super) fn enter(
     client: &UnixStream,
     request: &EnterRequest,
 ) -> Result<Value> {
+    let began = Instant::now();
     let facts = commands.facts()?;
     let plan = &facts.plan;
     let split = plan.devices.iter().find(|split| split.key == request.device);
@@ -97,8 +99,16 @@ pub(super) fn enter(
             entry_refused(peer.uid, object, refused.error, &free)
         }
     })?;
+    let left = request.wait.get().saturating_sub(began.elapsed());
+    let ready = || {
+        commands.make_ready(&split.key)?;
+        match request.wait.is_zero() {
+            true => Ok(()),
+            false => await_first_turn(commands, peer, &split.key, request.pid, left),
+        }
+    };
     if split.method.is_managed()
-        && let Err(error) = commands.make_ready(&split.key)
+        && let Err(error) = ready()
     {
         claims.release_failed_start(&holder, &split.key)?;
         return Err(error);

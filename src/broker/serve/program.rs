@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use tranche_core::claims::{Attempt, ClaimEntry, Claims};
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::process::Machine;
-use tranche_core::ledger::{Claim, Holder, InitProcess, start_name};
+use tranche_core::ledger::{Claim, Holder, InitProcess, Strategy, start_name};
 use tranche_core::types::{DevicePart, DeviceSelector, HostPath};
 use tranche_plan::reserve::{Reservation, Unoffered};
 use tranche_protocol::{RunAnswer, RunRequest};
@@ -136,7 +136,11 @@ fn enter(
             Err(other) => error.and_hint(tranche_core::error::line(&Error::from(other))),
         });
     }
-    Ok(RunAnswer { environment })
+    let by_turns = claim.part.strategy() == Strategy::Turns;
+    Ok(RunAnswer {
+        environment,
+        by_turns: by_turns.then(|| split.key.clone()),
+    })
 }
 
 /// `name` as it is shown to root: without characters that a terminal or a table would not print as they are.

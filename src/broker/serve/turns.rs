@@ -1,8 +1,10 @@
 //! The thread that gives devices to one holder after another.
 
+mod first_turn;
 mod noted;
 mod suspended_first;
 
+pub(super) use first_turn::{await_first_turn, first_turn};
 pub(super) use suspended_first::suspended_first;
 
 use super::commands::Commands;

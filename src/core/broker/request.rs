@@ -4,9 +4,11 @@
 pub mod as_text;
 mod container;
 mod enter;
+mod first_turn;
 mod mig;
 
 pub use enter::{EnterRequest, EnterSubject};
+pub use first_turn::{FirstTurnAnswer, FirstTurnRequest, first_turn, first_turn_refused};
 pub use mig::{MigMakeAnswer, MigMakeRequest};
 
 use super::VERSION;

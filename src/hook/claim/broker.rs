@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::spawn;
 use std::time::Duration;
 use tranche_core::broker::{
-    BrokerError, Command, EnterRequest, EnterSubject, LeaveRequest, PrepareRequest, SOCKET, tell,
+    self, BrokerError, Command, EnterRequest, EnterSubject, LeaveRequest, PrepareRequest, SOCKET, tell,
 };
 use tranche_core::call::{ClaimCall, ReleaseCall};
 use tranche_core::caller::Callers;
@@ -59,19 +59,40 @@ pub(super) fn enter(call: &ClaimCall, container: ContainerName, pid: u32, user: 
     if call.wait.is_zero() {
         return refused(send(&request, state_dir, PATIENCE), state_dir, &call.label, what);
     }
+    let patience = PATIENCE.saturating_add(call.wait.get());
+    let socket = state_dir.join(SOCKET);
+    let asked = while_needed(move || tell(&socket, &request, patience))?;
+    refused(asked, state_dir, &call.label, what)
+}
+
+/// Waits up to `left` until the container with this init has the device of `call`, which its holders have by turns.
+pub(super) fn first_turn(call: &ClaimCall, pid: u32, left: Duration) -> Result<()> {
+    let (state_dir, device) = (call.state_dir.as_path().to_owned(), call.device.clone());
+    let asked = while_needed(move || broker::first_turn(&state_dir, &device, pid, Some(left), |_| ()))?;
+    let waits_for = match asked {
+        Ok(None) => return Ok(()),
+        Ok(Some(waits_for)) => waits_for,
+        Err(error) => {
+            let what = "the broker gives its device by turns";
+            return refused(Err(error), call.state_dir.as_path(), &call.label, what);
+        }
+    };
+    Err(broker::first_turn_refused(&call.label, &waits_for, call.wait.get()))
+}
+
+/// Lets `ask` wait in a thread, as long as somebody waits for the container. It ends with this process, which closes
+/// the connection, and so ends the wait.
+fn while_needed<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     // The low-level runtime, and the engine's program that started it.
     let callers = Callers::nearest(2);
-    let patience = PATIENCE.saturating_add(call.wait.get());
     let (sender, answer) = channel();
-    let socket = state_dir.join(SOCKET);
-    // It ends with this process, which closes the connection, and so ends the wait.
     spawn(move || {
         // Nobody listens any more if nobody waits for the container.
-        let _ = sender.send(tell(&socket, &request, patience));
+        let _ = sender.send(ask());
     });
     loop {
         match answer.recv_timeout(LOOK) {
-            Ok(asked) => return refused(asked, state_dir, &call.label, what),
+            Ok(asked) => return Ok(asked),
             Err(RecvTimeoutError::Timeout) if !callers.has_ended() => {}
             Err(_) => return Err(nobody_waits()),
         }

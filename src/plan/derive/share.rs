@@ -4,7 +4,7 @@ use super::{DerivedDevice, Options, hook};
 use crate::edits::{Edits, HookEdit, MountEdit, Stage};
 use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{Priority, WholeDevice};
-use crate::share::{DirectoryInContainer, Plan, SplitDevice};
+use crate::share::{DirectoryInContainer, Method, Plan, SplitDevice};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tranche_core::call::{BoundPath, ClaimCall, InServiceCall, ReleaseCall, Siblings};
@@ -84,8 +84,9 @@ impl<'a> Claimer<'a> {
     /// it.
     pub(super) fn call(self, split: &SplitDevice, subject: Subject) -> ClaimCall {
         let wait = match subject {
-            Subject::Claim(..) => WaitTime::default(),
-            Subject::Part(..) => self.sharing.plan.wait,
+            // It is held already. By turns, its device may have to be waited for.
+            Subject::Claim(..) if !matches!(split.method, Method::Turns(_)) => WaitTime::default(),
+            Subject::Claim(..) | Subject::Part(..) => self.sharing.plan.wait,
         };
         ClaimCall {
             wait,
