@@ -15,6 +15,7 @@ use tranche_broker::mig::DevicesHeld;
 use tranche_broker::turns::host_memory_room;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
+use tranche_core::ledger::events::this_boot;
 use tranche_core::own_programs;
 use tranche_core::types::DeviceSelector;
 use tranche_plan::turns::drivers;
@@ -106,7 +107,7 @@ pub fn try_turns(options: &TryOptions, stop: BorrowedFd<'_>, say: &mut dyn FnMut
         left: None,
     };
     // A try that was killed has left a program that is suspended.
-    for earlier in tries.begun() {
+    for earlier in tries.begun(&this_boot()) {
         attempts.end_suspended(earlier, true);
     }
     let mut tried = Tried {
@@ -147,6 +148,7 @@ fn record(options: &TryOptions, tries: &mut TurnTries, tried: &Tried, outcome: T
         product: tried.product.clone(),
         date: options.date.clone(),
         outcome,
+        boot: this_boot(),
     });
     turn_tries::write(&options.at.state_dir, tries)
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Context, Result};
+use tranche_core::ledger::events::this_boot;
 use tranche_core::ledger::kept_dir;
 use tranche_plan::turns::tries::TurnTries;
 
@@ -30,7 +31,9 @@ fn path(state_dir: &Path) -> PathBuf {
 /// Returns an error if the file cannot be used.
 pub fn read(state_dir: &Path) -> Result<TurnTries> {
     let content = FORM.read(&path(state_dir), |content: &Content| content.version)?;
-    Ok(content.map(|content| content.tries).unwrap_or_default())
+    let mut tries = content.map(|content| content.tries).unwrap_or_default();
+    tries.take_in_boot(&this_boot());
+    Ok(tries)
 }
 
 /// Keeps it.

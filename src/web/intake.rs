@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Context, Error, Result};
-use tranche_core::ledger::events::{self, EventLine};
+use tranche_core::ledger::events::{self, EventLine, this_boot};
 
 /// The most bytes of a line; the rest of a longer one is skipped, and it is not an event.
 const MOST_LINE: usize = 64 << 10;
@@ -171,12 +171,6 @@ struct EventFile {
     path: PathBuf,
     lines: BufReader<File>,
     head: String,
-}
-
-/// The id of this boot.
-pub(crate) fn this_boot() -> String {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().to_owned()
 }
 
 /// Forgets how far files were read that are gone.

@@ -1,10 +1,10 @@
 //! `/metrics`: what every user may know, as `tranche metrics` writes it. Nobody is named, because everybody reads it.
 
-use crate::intake::this_boot;
 use crate::public::Public;
 use crate::spans::uptime;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::path::Path;
+use tranche_core::ledger::events::this_boot;
 use tranche_core::ledger::{ClaimState, OutOfService, Outage};
 use tranche_core::types::{PROGRAM_VERSION, Strategy};
 use tranche_state::metrics::{

@@ -1,9 +1,9 @@
 //! What is held and waited for now.
 
-use crate::intake::this_boot;
 use crate::viewer::{Names, Viewer};
 use rusqlite::{Connection, params};
 use std::collections::HashMap;
+use tranche_core::ledger::events::this_boot;
 
 /// The most lines: those that began last.
 const MOST: i64 = 5000;

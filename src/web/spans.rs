@@ -1,8 +1,8 @@
 //! The times in which something was held, of all boots, on the clock of the wall.
 
-use crate::intake::this_boot;
 use nix::time::{ClockId, clock_gettime};
 use rusqlite::{Connection, params};
+use tranche_core::ledger::events::this_boot;
 
 /// A time in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -387,6 +387,7 @@ fn a_start_is_refused_where_its_container_cannot_be_kept_away_or_nobody_relies_o
             product: "NVIDIA H200".to_owned(),
             date: "2026-11-28".to_owned(),
             outcome,
+            boot: String::new(),
         });
         turn_tries::write(&turns.bed.scene.at("state"), &tries).unwrap();
     };

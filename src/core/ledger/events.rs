@@ -10,7 +10,7 @@
 
 mod line;
 
-pub use line::{Event, EventKind, EventLine, parse};
+pub use line::{Event, EventKind, EventLine, parse, this_boot};
 
 use super::book::Book;
 use super::claim::{Claim, ClaimState};

@@ -161,6 +161,8 @@ tranche_core::types::words! {
         OutOfServiceDamaged = "out-of-service-damaged",
         /// It is unknown what is reserved for later, or what time it is.
         CalendarUnusable = "calendar-unusable",
+        /// Nobody knows whether the driver suspends work on a device that is given by turns.
+        TurnsNotTried = "turns-not-tried",
         /// Work is suspended, which a change of the driver would lose.
         WorkSuspended = "work-suspended",
         /// Work is suspended that another driver has suspended.

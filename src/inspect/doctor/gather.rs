@@ -50,6 +50,7 @@ use tranche_state::planning::own_hook;
 use tranche_state::planning::{self, PlanOptions};
 use tranche_state::public_status::PublicStatus;
 use tranche_state::restore_failures::{FailedRestore, RestoreFailures};
+use tranche_state::turn_tries;
 use tranche_state::turns::TurnRecord;
 
 /// Looks at the host once. `spec_dirs` are directories with specifications; without any, the usual ones of the host are
@@ -205,6 +206,12 @@ fn policy(machine: &Machine, inventory: &Inventory) -> (PolicyFacts, Option<Plan
         Ok(plan) => {
             facts.missing = plan.absent.iter().map(ToString::to_string).collect();
             facts.warnings.extend(plan.warnings.iter().cloned());
+            if let Some(state) = machine.state_dir.as_deref().filter(|_| machine.is_here) {
+                match turn_tries::read(state) {
+                    Ok(tries) => facts.untried = plan.untried(&tries, inventory.driver.as_ref()),
+                    Err(error) => facts.warnings.push(line(&error)),
+                }
+            }
             facts.devices = plan.devices.len();
             facts.shares = plan.devices.iter().map(|split| split.shares.len()).sum();
             (facts, Some(plan))

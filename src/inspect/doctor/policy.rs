@@ -1,6 +1,6 @@
 //! Whether the policy can be read and applied to this host.
 
-use super::{Diagnosis, DoctorSubject, Finding};
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
 
 /// What a policy that is wrong has as a consequence.
 const STAYS: &str = "the policy that the last refresh has applied stays in force, if there is one, and nothing of this one \
@@ -37,6 +37,16 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             "name a device of this host in the policy, or take the entry out",
         ));
     }
+    found.extend(policy.untried.iter().map(|(line, command)| {
+        Diagnosis::wrong(
+            Finding::TurnsNotTried,
+            line.clone(),
+            "no container or program gets a share of the device",
+            Fix::by_hand(format!(
+                "while nobody uses the device: {command}; assumeTested: true below sharing.turns relies on the driver"
+            )),
+        )
+    }));
     found.extend(policy.warnings.iter().map(|line| {
         Diagnosis::advice(
             Finding::PolicyWarning,

@@ -151,6 +151,8 @@ pub struct PolicyFacts {
     pub missing: Vec<String>,
     /// A line for each part that has no effect, or another one than its author may expect.
     pub warnings: Vec<String>,
+    /// Why starts are refused on devices by turns whose driver was not tried, each with the command that tries it.
+    pub untried: Vec<(String, String)>,
     /// How many devices it splits or dedicates.
     pub devices: usize,
     /// How many shares it makes.

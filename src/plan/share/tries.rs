@@ -1,7 +1,7 @@
 //! A plan with what was tried on this machine.
 
-use super::Plan;
 use super::strategy::{Method, memory_by_turns_at};
+use super::{Plan, SplitDevice};
 use crate::inventory::Driver;
 use crate::turns::tries::TurnTries;
 
@@ -9,23 +9,35 @@ impl Plan {
     /// Takes in what `tranche turns try` has found with `driver`, that of this machine: how fast a change copies, and a
     /// warning for each device whose starts are refused because nothing is known of it.
     pub fn take_in(&mut self, tries: &TurnTries, driver: Option<&Driver>) {
+        let refused = self.untried(tries, driver).into_iter();
+        self.warnings
+            .extend(refused.map(|(what, command)| format!("{what}; run: {command}")));
         for split in &mut self.devices {
-            let Method::Turns(turns) = split.method else { continue };
-            match tries.rate(driver, &split.product) {
-                Ok(rate) => {
-                    for share in split.shares.distinct_mut() {
-                        share.guarantees.memory.by = memory_by_turns_at(rate);
-                    }
-                }
-                Err(_) if turns.settings.assume_tested => {}
-                Err(why) => {
-                    let (device, name) = (split.device, split.device.cdi_name());
-                    self.warnings.push(format!(
-                        "{device}: turns: starts are refused: {why}; run: tranche turns try {name}"
-                    ));
+            if let (Method::Turns(_), Ok(rate)) = (&split.method, tries.rate(driver, &split.product)) {
+                for share in split.shares.distinct_mut() {
+                    share.guarantees.memory.by = memory_by_turns_at(rate);
                 }
             }
         }
+    }
+
+    /// Why starts are refused on each device by turns of which it is not known that `driver` suspends work on it, with
+    /// the command that tries it.
+    pub fn untried(&self, tries: &TurnTries, driver: Option<&Driver>) -> Vec<(String, String)> {
+        let of = |split: &SplitDevice| {
+            let Method::Turns(turns) = &split.method else {
+                return None;
+            };
+            let why = tries.rate(driver, &split.product).err()?;
+            let (device, name) = (split.device, split.device.cdi_name());
+            (!turns.settings.assume_tested).then(|| {
+                (
+                    format!("{device}: turns: starts are refused: {why}"),
+                    format!("tranche turns try {name}"),
+                )
+            })
+        };
+        self.devices.iter().filter_map(of).collect()
     }
 }
 
@@ -69,6 +81,7 @@ mod tests {
                 out_ns: 2,
                 back_ns: 1,
             }),
+            boot: String::new(),
         });
         let (by, warnings) = made(&tries, false);
         assert!(

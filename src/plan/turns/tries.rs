@@ -22,6 +22,9 @@ pub struct TurnTry {
     pub date: String,
     /// How it went.
     pub outcome: TryOutcome,
+    /// The boot in which it was made (`/proc/sys/kernel/random/boot_id`).
+    #[serde(default)]
+    pub boot: String,
 }
 
 /// How a try went.
@@ -34,6 +37,8 @@ pub enum TryOutcome {
     Failed(String),
     /// It was begun, with this program on the device, and nothing says that it has ended.
     Begun(ProcessIdentity),
+    /// It was begun, and the machine was started again before it had ended.
+    Interrupted,
 }
 
 /// How long copies took.
@@ -77,12 +82,21 @@ impl TurnTries {
         self.0.push(one);
     }
 
-    /// The programs of tries of which nothing says that they have ended.
-    pub fn begun(&self) -> impl Iterator<Item = ProcessIdentity> {
-        self.0.iter().filter_map(|one| match one.outcome {
+    /// The programs of tries of this boot of which nothing says that they have ended.
+    pub fn begun(&self, boot: &str) -> impl Iterator<Item = ProcessIdentity> {
+        let of_boot = self.0.iter().filter(move |one| one.boot == boot);
+        of_boot.filter_map(|one| match one.outcome {
             TryOutcome::Begun(process) => Some(process),
-            TryOutcome::Passed(_) | TryOutcome::Failed(_) => None,
+            TryOutcome::Passed(_) | TryOutcome::Failed(_) | TryOutcome::Interrupted => None,
         })
+    }
+
+    /// Takes in that this is another boot than that of tries of which nothing says that they have ended.
+    pub fn take_in_boot(&mut self, boot: &str) {
+        let begun = |one: &&mut TurnTry| one.boot != boot && matches!(one.outcome, TryOutcome::Begun(_));
+        for one in self.0.iter_mut().filter(begun) {
+            one.outcome = TryOutcome::Interrupted;
+        }
     }
 
     /// How fast this driver copies on this product; an error that says why nobody may rely on it.
@@ -100,6 +114,9 @@ impl TurnTries {
             TryOutcome::Passed(rate) => Ok(*rate),
             TryOutcome::Failed(why) => Err(format!("suspended work was tried on {date} {of}, and failed: {why}")),
             TryOutcome::Begun(_) => Err(format!("the try of {date} {of} was not brought to its end")),
+            TryOutcome::Interrupted => Err(format!(
+                "the try of {date} {of} was not brought to its end before the machine was started again, which may have hung"
+            )),
         }
     }
 }
@@ -139,6 +156,7 @@ mod tests {
                 product: "NVIDIA H200".to_owned(),
                 date: "2026-11-28".to_owned(),
                 outcome,
+                boot: "this".to_owned(),
             });
             tries.clone()
         };
@@ -160,7 +178,17 @@ mod tests {
         let process = ProcessIdentity { pid: 7, began: 8 };
         let begun = record("580.1", TryOutcome::Begun(process));
         assert!(of(&begun, "580.1", "NVIDIA H200").is_err());
-        assert_eq!(begun.begun().collect::<Vec<_>>(), [process]);
+        assert_eq!(begun.begun("this").collect::<Vec<_>>(), [process]);
+        assert_eq!(begun.begun("next").count(), 0, "its number may be another program's");
+        let mut next = begun.clone();
+        next.take_in_boot("this");
+        assert_eq!(next, begun);
+        next.take_in_boot("next");
+        let why = of(&next, "580.1", "NVIDIA H200").unwrap_err();
+        assert!(
+            why.ends_with("before the machine was started again, which may have hung"),
+            "{why}"
+        );
         let text = serde_json::to_string(&begun).unwrap();
         assert_eq!(serde_json::from_str::<TurnTries>(&text).unwrap(), begun);
     }

@@ -85,9 +85,15 @@ pub enum EventLine {
 
 /// The first line of a file. Its time tells two files of one boot apart, of which one may have the inode of the other.
 pub(super) fn header() -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = this_boot();
     let made = UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
-    format!("{MARK} {FORMAT} {} {made}\n", boot.trim())
+    format!("{MARK} {FORMAT} {boot} {made}\n")
+}
+
+/// The id of this boot.
+pub fn this_boot() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
 }
 
 /// The boot in the first line of a file, or the number of its form if that is another one; `None` for another line.

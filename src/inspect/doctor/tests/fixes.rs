@@ -194,6 +194,7 @@ const FIXES: &[(Finding, Shown)] = &[
         Finding::CalendarUnusable,
         Person("knows what was reserved, and sets the clock"),
     ),
+    (Finding::TurnsNotTried, Person("tries it on a GPU")),
     (Finding::WorkSuspended, Person("waits for the end of the holders")),
     (Finding::SuspendedByOtherDriver, Person("ends the holders")),
     (
