@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let observed = Observed::look(&args.at.options(), !args.no_gpu)?;
     let naming = Naming::of_host(args.names, &observed.view.devices);
     let mut samples = samples::of(&observed, args.with_containers);
-    samples::of_turns(&mut samples, &observed, &args.at.options().state_dir)?;
+    samples::of_each_by_turns(&mut samples, &observed, &args.at.options().state_dir)?;
     let text = samples.text(&naming);
     // A part that could not be read is missing in the metrics, which say so themselves.
     let code = out::complain_all(observed.problems());

@@ -267,6 +267,7 @@ mod tests {
             readable: true,
             claims: vec![claim("0"), claim("3000"), claim("5000"), claim("8a1c-2d3e")],
             daemon: None,
+            turns: None,
         };
         let status = DeviceStatus::of_public(&device, true);
         assert_eq!(status.held_text(), "2 of 5000, 1 of own size, 1 of an earlier policy");

@@ -9,7 +9,7 @@ mod samples;
 
 pub use exposition::Exposition;
 pub use names::{Identity, Names, Naming};
-pub use samples::{bytes, count, of_daemon, of_devices, ratio, truth};
+pub use samples::{bytes, count, of_daemon, of_devices, of_turns, ratio, truth};
 
 #[cfg(test)]
 mod tests;

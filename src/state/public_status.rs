@@ -4,6 +4,7 @@
 //! no name, id or user of a holder.
 
 use crate::controlled::{ControlledDevice, DaemonState};
+use crate::turns::TurnRecord;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -71,6 +72,37 @@ pub struct PublicDevice {
     pub claims: Vec<PublicClaim>,
     /// Its MPS daemon; `None` if it has none.
     pub daemon: Option<PublicDaemon>,
+    /// How its holders have it by turns; `None` if none does, and in the file of an older broker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<PublicTurns>,
+}
+
+/// A device that its holders have by turns, without the holders.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublicTurns {
+    /// Whether one of them has it now.
+    pub is_held: bool,
+    /// How many are suspended.
+    pub suspended: usize,
+    /// The memory of the machine that they use, in bytes.
+    pub host_memory_bytes: u64,
+    /// How often it has changed its holder since somebody has held it.
+    pub changes: u64,
+    /// How long the last change took, in milliseconds.
+    pub last_change_ms: Option<u64>,
+}
+
+impl PublicTurns {
+    /// What is recorded of the device.
+    pub fn of(record: &TurnRecord) -> Self {
+        Self {
+            is_held: record.resident.is_some(),
+            suspended: record.suspended().count(),
+            host_memory_bytes: record.suspended().map(|(_, holder)| holder.bytes).sum(),
+            changes: record.changes,
+            last_change_ms: record.last_change_ms,
+        }
+    }
 }
 
 /// Something that is held, without its holder.
@@ -198,6 +230,7 @@ impl PublicDevice {
             readable: !books.damaged.iter().any(|book| book.may_be_of(key.gpu())),
             claims: claims.map(|claim| PublicClaim::of(claim, key, split)).collect(),
             daemon: None,
+            turns: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use tranche_core::ledger::events::this_boot;
 use tranche_core::ledger::{ClaimState, OutOfService, Outage};
 use tranche_core::types::{PROGRAM_VERSION, Strategy};
 use tranche_state::metrics::{
-    Exposition, Identity, Names, Naming, catalogue as family, count, of_daemon, of_devices, truth,
+    Exposition, Identity, Names, Naming, catalogue as family, count, of_daemon, of_devices, of_turns, truth,
 };
 use tranche_state::public_status::PublicDevice;
 
@@ -37,6 +37,9 @@ pub(crate) fn metrics(database: &Connection, state_dir: &Path, names: Names) -> 
         of_claims(&mut out, device);
         if let Some(daemon) = &device.daemon {
             of_daemon(&mut out, &device.device, daemon.state, daemon.restarts);
+        }
+        if let Some(turns) = &device.turns {
+            of_turns(&mut out, &device.device, turns);
         }
     }
     of_waits(&mut out, database)?;

@@ -4,11 +4,13 @@ use super::commands::Commands;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Result};
-use tranche_core::ledger::Books;
+use tranche_core::ledger::{Books, Strategy};
 use tranche_core::sealed;
+use tranche_core::types::DeviceKey;
 use tranche_state::mutex::lock;
-use tranche_state::public_status::{PublicStatus, STATUS_FILE};
+use tranche_state::public_status::{PublicStatus, PublicTurns, STATUS_FILE};
 use tranche_state::replace;
+use tranche_state::turns::TurnRecord;
 
 impl Commands<'_> {
     /// Writes the file anew if something of it has changed, or if it was removed.
@@ -30,7 +32,14 @@ impl Commands<'_> {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_secs();
-        let status = PublicStatus::of(plan, &books, &self.control.devices(), now);
+        let mut status = PublicStatus::of(plan, &books, &self.control.devices(), now);
+        let by_turns = |key: &DeviceKey| {
+            let mut claims = books.claims().filter(|claim| claim.device == *key);
+            claims.any(|claim| claim.part.strategy() == Strategy::Turns)
+        };
+        for device in status.devices.iter_mut().filter(|device| by_turns(&device.key)) {
+            device.turns = Some(PublicTurns::of(&TurnRecord::read(self.state_dir(), &device.key)?));
+        }
         let path = self.state_dir().join(STATUS_FILE);
         if shown.as_ref().is_some_and(|shown| shown.is_same_state(&status)) && path.exists() {
             return Ok(());

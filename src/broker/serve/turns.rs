@@ -34,6 +34,7 @@ use tranche_plan::share::Method;
 use tranche_plan::turns::drivers;
 use tranche_protocol::TurnRequest;
 use tranche_state::mutex::lock;
+use tranche_state::public_status::PublicTurns;
 use tranche_state::turns::ClaimKey;
 use tranche_turns::filter::DeviceNumber;
 use tranche_turns::wishes::{self, HostLibrary, Wishes};
@@ -242,6 +243,8 @@ struct TurnThread {
     wishes: Option<Wishes>,
     /// Whether somebody is away whose calls are looked for.
     is_watching: bool,
+    /// Whether something has changed that every user may know.
+    has_changed: bool,
 }
 
 impl TurnThread {
@@ -297,6 +300,9 @@ impl TurnThread {
             next = next.min(looked);
             let trouble = self.devices.get(&device).and_then(|turns| turns.not_kept_away());
             wrong.extend(trouble.map(|why| (device, why)));
+        }
+        if std::mem::take(&mut self.has_changed) {
+            commands.wake();
         }
         Ok((next, wrong))
     }
@@ -380,8 +386,10 @@ impl TurnThread {
         };
         let before = turns.record().clone();
         let next = turns.look(now, holders, &mut machine)?;
+        let has_changed = PublicTurns::of(&before) != PublicTurns::of(turns.record());
         noted::note(place.claims, [&before, turns.record()], holders)?;
         self.is_watching = turns.has_others();
+        self.has_changed |= has_changed;
         if next.is_none() {
             self.devices.remove(device);
         }

@@ -7,7 +7,10 @@ use tranche_core::types::{DeviceKey, Strategy};
 use tranche_inspect::observed::Observed;
 use tranche_plan::inventory::ComputeMode;
 use tranche_state::held::{Held, HeldContainer};
-use tranche_state::metrics::{Exposition, bytes, catalogue as family, count, of_daemon, of_devices, ratio, truth};
+use tranche_state::metrics::{
+    Exposition, bytes, catalogue as family, count, of_daemon, of_devices, of_turns, ratio, truth,
+};
+use tranche_state::public_status::PublicTurns;
 use tranche_state::turns::TurnRecord;
 
 /// The samples of `observed`. Without `with_containers`, the labels with names and ids of containers and of claims are
@@ -101,18 +104,11 @@ fn claim(out: &mut Exposition, held: &Held, shares: &str, with_containers: bool)
 ///
 /// # Errors
 /// Returns an error if a record cannot be used.
-pub(super) fn of_turns(out: &mut Exposition, observed: &Observed, state_dir: &Path) -> Result<()> {
+pub(super) fn of_each_by_turns(out: &mut Exposition, observed: &Observed, state_dir: &Path) -> Result<()> {
     let by_turns = observed.claims.iter().filter(|held| held.strategy == Strategy::Turns);
     let devices: BTreeMap<&DeviceKey, &str> = by_turns.map(|held| (&held.key, held.device.as_str())).collect();
     for (key, device) in devices.into_iter().filter(|_| observed.sees_ledger) {
-        let (record, label) = (TurnRecord::read(state_dir, key)?, [device]);
-        let memory: u64 = record.suspended().map(|(_, holder)| holder.bytes).sum();
-        out.add(family::TURN_HELD, &label, truth(record.resident.is_some()));
-        out.add(family::TURN_SUSPENDED, &label, count(record.suspended().count()));
-        out.add(family::TURN_MEMORY, &label, memory as f64);
-        out.add(family::TURN_CHANGES, &label, record.changes as f64);
-        let last = record.last_change_ms.map(|last| last as f64 / 1000.0);
-        out.add_some(family::TURN_LAST, &label, last);
+        of_turns(out, device, &PublicTurns::of(&TurnRecord::read(state_dir, key)?));
     }
     Ok(())
 }

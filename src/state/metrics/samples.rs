@@ -4,6 +4,7 @@ use super::catalogue as family;
 use super::exposition::Exposition;
 use crate::controlled::DaemonState;
 use crate::device::DeviceStatus;
+use crate::public_status::PublicTurns;
 use tranche_core::types::MemorySize;
 
 /// Adds what is held and free of `devices`.
@@ -31,6 +32,17 @@ pub fn of_devices(out: &mut Exposition, devices: &[DeviceStatus]) {
 pub fn of_daemon(out: &mut Exposition, device: &str, state: DaemonState, restarts: u32) {
     out.add(family::DAEMON, &[device], truth(state == DaemonState::Running));
     out.add(family::RESTARTS, &[device], f64::from(restarts));
+}
+
+/// Adds how the holders of `device` have it by turns.
+pub fn of_turns(out: &mut Exposition, device: &str, turns: &PublicTurns) {
+    let label = [device];
+    out.add(family::TURN_HELD, &label, truth(turns.is_held));
+    out.add(family::TURN_SUSPENDED, &label, count(turns.suspended));
+    out.add(family::TURN_MEMORY, &label, turns.host_memory_bytes as f64);
+    out.add(family::TURN_CHANGES, &label, turns.changes as f64);
+    let last = turns.last_change_ms.map(|last| last as f64 / 1000.0);
+    out.add_some(family::TURN_LAST, &label, last);
 }
 
 /// 1 or 0.

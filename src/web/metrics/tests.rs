@@ -10,7 +10,8 @@ fn status(device: &str) -> String {
            "shares":["0","1","2","3"],"count":4,"free":["2","3"],"free_together":2,"readable":true,
            "claims":[{{"shares":["0"],"state":"held","since":1700000001}},
                      {{"shares":["1"],"state":"reserved","since":1700000002}}],
-           "daemon":{{"state":"running","since":1700000000,"restarts":2}}}}]}}"#,
+           "daemon":{{"state":"running","since":1700000000,"restarts":2}},
+           "turns":{{"is_held":true,"suspended":2,"host_memory_bytes":5368709120,"changes":7,"last_change_ms":1500}}}}]}}"#,
         gpu(0)
     )
 }
@@ -53,6 +54,11 @@ fn it_is_what_everybody_may_know() {
         "tranche_device_shares_of_earlier_policy{device=\"nvidia.com/gpu=0\"} 0",
         "tranche_device_held_whole{device=\"nvidia.com/gpu=0\"} 0",
         "tranche_device_readable{device=\"nvidia.com/gpu=0\"} 1",
+        "tranche_device_turn_held{device=\"nvidia.com/gpu=0\"} 1",
+        "tranche_device_turn_suspended{device=\"nvidia.com/gpu=0\"} 2",
+        "tranche_device_turn_host_memory_bytes{device=\"nvidia.com/gpu=0\"} 5368709120",
+        "tranche_device_turn_changes_total{device=\"nvidia.com/gpu=0\"} 7",
+        "tranche_device_turn_last_change_seconds{device=\"nvidia.com/gpu=0\"} 1.5",
         "tranche_claim_held{device=\"nvidia.com/gpu=0\",shares=\"0\",strategy=\"mps\",claim=\"\",container=\"\",container_name=\"\"} 1",
         "tranche_claim_held{device=\"nvidia.com/gpu=0\",shares=\"1\",strategy=\"mps\",claim=\"\",container=\"\",container_name=\"\"} 0",
         "tranche_claim_start_time_seconds{device=\"nvidia.com/gpu=0\",shares=\"0\"} 1700000001",
