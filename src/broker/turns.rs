@@ -5,6 +5,7 @@
 //! is recorded before each change is enough for the next broker to go on with it, whenever this one is killed.
 
 mod device;
+mod end;
 mod filters;
 mod holder;
 mod host_memory;
@@ -12,6 +13,7 @@ mod machine;
 mod real;
 
 pub use device::{DeviceTurns, TurnNext};
+pub use end::{EndTimes, end};
 pub use filters::{nodes, open_all};
 pub use holder::TurnHolder;
 pub use host_memory::room as host_memory_room;

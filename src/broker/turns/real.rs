@@ -1,5 +1,6 @@
 //! The machine, as turns change it: the driver through its process, the filter of cgroups, and NVML.
 
+use super::end::{EndTimes, end};
 use super::filters::filters;
 use super::holder::TurnHolder;
 use super::host_memory;
@@ -25,6 +26,12 @@ const STATE: Duration = Duration::from_secs(20);
 
 /// How long it may take to copy the memory of a process: that of the largest GPU at half a gigabyte in a second.
 const COPY: Duration = Duration::from_secs(600);
+
+const TIMES: EndTimes = EndTimes {
+    lock: LOCK,
+    copy: COPY,
+    state: STATE,
+};
 
 /// The most processes of a holder that are looked at.
 const MOST_PROCESSES: usize = 4096;
@@ -260,28 +267,18 @@ impl TurnMachine for RealMachine<'_> {
     }
 
     fn end(&mut self, holder: &TurnHolder, was_resumed: bool) -> Result<(), TurnFault> {
-        for (process, state) in self.processes(holder)? {
-            if let Some(hangs) = self.hangs.clone().filter(|_| was_resumed) {
-                let suspended = match state {
-                    CudaState::Checkpointed => Ok(()),
-                    CudaState::Running => self.lock(process).and_then(|()| self.checkpoint(process)),
-                    CudaState::Locked => self.checkpoint(process),
-                    CudaState::Failed => Err(TurnFault::Failed("the driver cannot go on with it".to_owned())),
-                };
-                suspended
-                    .map_err(|why| TurnFault::Failed(format!("process {process} is not ended: {hangs}; {why}")))?;
-            }
+        for (process, _) in self.processes(holder)? {
             let identity = self.identity(process)?;
-            let held = identity
-                .hold()
-                .map_err(|error| unable(&format!("process {process}: {error}")))?;
-            let Some(held) = held else { continue };
             tracing::warn!(
                 "{}: process {process} is ended: the driver cannot go on with it",
                 holder.who()
             );
-            held.kill()
-                .map_err(|error| unable(&format!("process {process}: {error}")))?;
+            let hangs = self.hangs.as_ref().filter(|_| was_resumed);
+            let ended = end(self.driver, identity, hangs.is_some(), TIMES);
+            ended.map_err(|why| match hangs {
+                Some(hangs) => TurnFault::Failed(format!("process {process} is not ended: {hangs}; {why}")),
+                None => unable(&format!("process {process}: {why}")),
+            })?;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use tranche_bench::event::Event;
 use tranche_bench::schedule::input;
 use tranche_broker::control::turns_driver::TurnsDriver;
+use tranche_broker::turns::{EndTimes, end};
 use tranche_core::error::{Error, Result, line};
 use tranche_core::execute::Program;
 use tranche_core::process_identity::ProcessIdentity;
@@ -188,31 +189,19 @@ impl Attempts<'_> {
         self.end_suspended(process, is_resumed) && tenant.leave(self.step())
     }
 
-    /// Kills a process that is suspended, or suspends it before. One that may have been resumed is killed in no other
-    /// state. Returns whether it was killed, or has ended.
+    /// Kills a process, and suspends one before that may have been resumed. Returns whether it was killed, or has
+    /// ended.
     pub(super) fn end_suspended(&mut self, process: ProcessIdentity, is_resumed: bool) -> bool {
-        let Ok(Some(held)) = process.hold() else {
-            return true;
+        let times = EndTimes {
+            lock: LOCK.min(self.patience),
+            copy: self.patience,
+            state: self.step(),
         };
-        let state = self.driver.state(process, self.step());
-        let suspended = match state {
-            Ok(Some(CudaState::Checkpointed)) | Ok(None) => Ok(()),
-            Ok(Some(CudaState::Running)) => self
-                .driver
-                .lock(process, LOCK.min(self.patience))
-                .and_then(|()| self.driver.checkpoint(process, self.patience)),
-            Ok(Some(CudaState::Locked)) => self.driver.checkpoint(process, self.patience),
-            Ok(Some(CudaState::Failed)) => Err(TurnsFailure::NoAnswer("the driver has failed with it".to_owned())),
-            Err(why) => Err(why),
-        };
-        let killed = match suspended {
-            Err(why) if is_resumed => Err(why.to_string()),
-            Ok(()) | Err(_) => held.kill().map_err(|error| error.to_string()),
-        };
+        let killed = end(&self.driver, process, is_resumed, times);
         if let Err(why) = &killed {
             self.left = Some(format!(
-                "process {} is left: it cannot be suspended again ({why}), and killing it as it is can hang the whole \
-                 machine with some drivers (cuda-checkpoint issue 53); restart the machine when it suits",
+                "process {} is left: {why}, and killing it as it is can hang the whole machine with some drivers \
+                 (cuda-checkpoint issue 53); restart the machine when it suits",
                 process.pid
             ));
         }
