@@ -293,7 +293,7 @@ impl Observed {
             if let Some(limits) = &limits {
                 limits.show(&mut held, claim, &idleness, &not_ended);
             }
-            match HeldTurn::of(claim, &options.state_dir) {
+            match HeldTurn::of(claim, &options.state_dir, true) {
                 Ok(turn) => held.turn = turn,
                 Err(error) => self.problems.push(error),
             }

@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranche_core::error::{Context, Result};
+use tranche_core::ledger::Claim;
 use tranche_core::process_identity::ProcessIdentity;
 use tranche_core::types::{DeviceKey, DriverVersion};
 use tranche_plan::turns::change::{Change, Lost};
@@ -147,6 +148,23 @@ impl TurnRecord {
     pub fn suspended(&self) -> impl Iterator<Item = (&ClaimKey, &HolderRecord)> {
         let is_away = |(key, holder): &(&ClaimKey, &HolderRecord)| holder.bytes > 0 && !self.is_resident(key);
         self.holders.iter().filter(is_away)
+    }
+
+    /// Why the last change failed, for the user of `claim`: nothing about the claims of others.
+    pub fn trouble_for(&self, claim: &Claim) -> Option<String> {
+        let who = claim.who();
+        let is_own = |why: &&String| why.strip_prefix(&who).is_some_and(|rest| rest.starts_with([' ', ':']));
+        let names_nobody = |why: &&String| ["process ", "the memory "].iter().any(|begin| why.starts_with(begin));
+        self.trouble
+            .as_ref()
+            .filter(|why| is_own(why) || names_nobody(why))
+            .cloned()
+    }
+
+    /// The driver that has suspended a claim, if it is another one than `now`: only that one can resume it.
+    pub fn suspended_by_other(&self, claim: &ClaimKey, now: Option<&DriverVersion>) -> Option<&DriverVersion> {
+        let (_, holder) = self.suspended().find(|(key, _)| *key == claim)?;
+        holder.driver_version.as_ref().filter(|version| Some(*version) != now)
     }
 
     /// Whether this claim can use the device.

@@ -288,8 +288,15 @@ fn a_person_suspends_and_resumes() {
             .scene
             .ask(0, "turn", json!({"what": "c0", "suspend": suspend}))
     };
-    ask(true).unwrap();
+    // Without host.json, too, the names of devices are known.
+    assert!(!turns.bed.scene.at("state/host.json").exists());
+    turns
+        .bed
+        .scene
+        .ask(0, "turn", json!({"what": "0.0", "suspend": true}))
+        .unwrap();
     until("it is suspended", || turns.resident().is_none());
+    ask(true).unwrap();
     let list = turns.bed.scene.ask(0, "list", json!({})).unwrap();
     let turn = &list["claims"][0]["turn"];
     assert_eq!(

@@ -33,9 +33,10 @@ use tranche_plan::policy::TurnSettings;
 use tranche_plan::share::Method;
 use tranche_plan::turns::drivers;
 use tranche_protocol::TurnRequest;
+use tranche_state::held::names::DeviceNames;
 use tranche_state::mutex::lock;
 use tranche_state::public_status::PublicTurns;
-use tranche_state::turns::ClaimKey;
+use tranche_state::turns::{ClaimKey, TurnRecord};
 use tranche_turns::filter::DeviceNumber;
 use tranche_turns::wishes::{self, HostLibrary, Wishes};
 
@@ -168,9 +169,20 @@ impl TurnDesk {
 /// # Errors
 /// Returns an error if nothing is meant, or if it is not held by turns.
 pub(super) fn put_aside(commands: &Commands<'_>, peer: &BrokerClient, request: &TurnRequest) -> Result<Value> {
-    let holder = verbs::turn_holder(commands.state_dir(), peer.caller(), &request.what)?;
+    let facts = commands.facts()?;
+    // Those of the last refresh may not exist.
+    let names = DeviceNames::new(facts.inventory.clone(), Arc::clone(&facts.plan));
+    let holder = verbs::turn_holder(commands.state_dir(), names, peer.caller(), &request.what)?;
     let device = holder.claim.device.clone();
     let key = tranche_plan::hold::key(&holder.claim);
+    let record = TurnRecord::read(commands.state_dir(), &device)?;
+    let driver = facts.inventory.driver.as_ref().map(|driver| &driver.version);
+    if !request.suspend
+        && let Some(version) = record.suspended_by_other(&key, driver)
+    {
+        let what = format!("was suspended by driver {version}, which alone can resume it");
+        return Err(Error::failed(&request.what, what).hint("end it, or install that driver again"));
+    }
     {
         let mut state = lock(&commands.turns.state);
         if !request.suspend && state.before_end.has(&device, &key) {

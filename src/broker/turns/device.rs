@@ -179,6 +179,7 @@ impl DeviceTurns {
             // It was started to use the device, and cannot open it before its turn.
             self.turns.call(new, now);
         }
+        self.leave_to_other_driver(holders);
         self.cannot = None;
         self.not_kept_away.retain(|key, _| holders.contains_key(key));
         let resident = self.turns.resident().cloned();
@@ -205,6 +206,20 @@ impl DeviceTurns {
             }
         }
         self.keep(now)
+    }
+
+    /// Puts aside those whom another driver has suspended: with this one, they would be lost.
+    fn leave_to_other_driver(&mut self, holders: &BTreeMap<ClaimKey, TurnHolder>) {
+        let Some(now) = self.version.clone() else { return };
+        for (key, holder) in holders {
+            let other = self.record.suspended_by_other(key, Some(&now));
+            if let Some(other) = other.filter(|_| !self.turns.is_put_aside(key)) {
+                let what = format!("was suspended by driver {other}, and this is driver {now}, which cannot resume it");
+                let why = format!("{} {what}", holder.who());
+                self.turns.put_aside(key);
+                self.say(Some(why));
+            }
+        }
     }
 
     /// Makes the next step of the change.

@@ -47,7 +47,7 @@ pub fn list(
     let seen = seen.map(|claim| {
         let mut held = view.held(claim);
         limits.show(&mut held, claim, &idleness, &not_ended);
-        held.turn = HeldTurn::of(claim, state_dir)?;
+        held.turn = HeldTurn::of(claim, state_dir, caller == Caller::Root)?;
         Ok(held)
     });
     Ok(ListedClaims {

@@ -9,11 +9,11 @@ use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Books, Claim, Strategy};
 use tranche_state::held::names::DeviceNames;
 
-/// The holder that is meant by `what`.
+/// The holder that is meant by `what`. `names` are those of the devices.
 ///
 /// # Errors
 /// Returns an error if none is meant, if more than one is, or if nothing of it is held by turns.
-pub fn turn_holder(state_dir: &Path, caller: Caller, what: &str) -> Result<TurnHolder> {
+pub fn turn_holder(state_dir: &Path, names: DeviceNames, caller: Caller, what: &str) -> Result<TurnHolder> {
     let claims = Claims::existing(state_dir)?;
     let books = claims
         .as_ref()
@@ -21,7 +21,7 @@ pub fn turn_holder(state_dir: &Path, caller: Caller, what: &str) -> Result<TurnH
         .transpose()?
         .unwrap_or_else(Books::default);
     let uptime = claims.as_ref().map_or(0, Claims::uptime);
-    let mut view = caller.view(DeviceNames::of_host(state_dir), uptime);
+    let mut view = caller.view(names, uptime);
     let seen: Vec<&Claim> = books.claims().filter(|claim| caller.sees(claim)).collect();
     let meant = meant(caller, what, &seen, &mut view)?;
     let by_turns = meant.iter().find(|claim| claim.part.strategy() == Strategy::Turns);

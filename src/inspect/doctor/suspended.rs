@@ -2,7 +2,7 @@
 
 use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use tranche_core::types::DeviceKey;
-use tranche_state::turns::{HolderRecord, TurnRecord};
+use tranche_state::turns::{ClaimKey, HolderRecord, TurnRecord};
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let Some(by_turns) = &subject.by_turns else {
@@ -23,9 +23,9 @@ fn of_device(subject: &DoctorSubject, device: &DeviceKey, record: &TurnRecord) -
     let named = catalogue.all().find(|known| known.key() == *device);
     let name = named.map_or_else(|| device.to_string(), |known| known.to_string());
     let now = subject.inventory.driver.as_ref().map(|driver| &driver.version);
-    let is_of_other = |holder: &&HolderRecord| holder.driver_version.is_some() && holder.driver_version.as_ref() != now;
-    let all = record.suspended().map(|(_, holder)| holder);
-    let (lost, kept): (Vec<&HolderRecord>, Vec<&HolderRecord>) = all.partition(is_of_other);
+    let is_of_other = |(key, _): &(&ClaimKey, &HolderRecord)| record.suspended_by_other(key, now).is_some();
+    let (lost, kept): (Vec<_>, Vec<_>) = record.suspended().partition(is_of_other);
+    let [lost, kept] = [lost, kept].map(|all| all.into_iter().map(|(_, holder)| holder).collect::<Vec<_>>());
     let of = |holders: &[&HolderRecord]| {
         let mib = holders.iter().map(|holder| holder.bytes).sum::<u64>() >> 20;
         format!(

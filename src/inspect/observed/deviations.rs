@@ -4,6 +4,7 @@ use super::Observed;
 use super::gpu::DeviceUsage;
 use super::process::ProcessRow;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use tranche_core::types::Strategy;
 use tranche_plan::inventory::ComputeMode;
 use tranche_plan::share::Method;
@@ -47,6 +48,8 @@ pub enum DeviationKind {
     HostFile,
     /// The policy closes device nodes, and the driver opens them again.
     AccessNotInForce,
+    /// Who has a device by turns cannot change.
+    Turns,
 }
 
 impl DeviationKind {
@@ -64,6 +67,7 @@ impl DeviationKind {
             Self::Daemon => "daemon",
             Self::HostFile => "host-file",
             Self::AccessNotInForce => "access-not-in-force",
+            Self::Turns => "turns",
         }
     }
 }
@@ -97,6 +101,14 @@ pub(super) fn find(observed: &Observed) -> Vec<Deviation> {
     found.extend(observed.claims.iter().filter_map(of_time));
     found.extend(observed.claims.iter().filter_map(of_idleness));
     found.extend(strangers(observed));
+    let troubles = observed.claims.iter().filter_map(|held| {
+        let trouble = held.turn.as_ref()?.trouble.as_ref()?;
+        Some((held.device.as_str(), trouble))
+    });
+    // All holders of a device have one.
+    for (device, trouble) in troubles.collect::<BTreeMap<_, _>>() {
+        found.push(Deviation::of(device, DeviationKind::Turns, trouble.clone()));
+    }
     for daemon in &observed.daemons {
         let text = match daemon.state {
             DaemonState::Failed => "its MPS daemon does not run and could not be started again; see tranche mps status",

@@ -100,11 +100,11 @@ pub struct HeldTurn {
 }
 
 impl HeldTurn {
-    /// That of `claim`, as the broker has recorded it.
+    /// That of `claim`, as the broker has recorded it. For root alone, why the device was not given to others.
     ///
     /// # Errors
     /// Returns an error if the record cannot be used.
-    pub fn of(claim: &Claim, state_dir: &Path) -> Result<Option<Self>> {
+    pub fn of(claim: &Claim, state_dir: &Path, is_for_root: bool) -> Result<Option<Self>> {
         if claim.part.strategy() != Strategy::Turns {
             return Ok(None);
         }
@@ -117,7 +117,10 @@ impl HeldTurn {
             wants_since: holder.wants_since,
             is_put_aside: holder.is_put_aside,
             host_memory_mib: if is_resident { 0 } else { holder.bytes >> 20 },
-            trouble: record.trouble.clone(),
+            trouble: match is_for_root {
+                true => record.trouble.clone(),
+                false => record.trouble_for(claim),
+            },
         }))
     }
 

@@ -84,7 +84,10 @@ pub(in crate::serve) fn suspended_first(commands: &Commands<'_>, claims: &Claims
     match is_looked_at && is_away {
         true => Ok(()),
         false => {
-            let trouble = record.trouble.map(|why| format!("; {why}")).unwrap_or_default();
+            let trouble = record
+                .trouble_for(claim)
+                .map(|why| format!("; {why}"))
+                .unwrap_or_default();
             Err(format!("{hangs}, so it is suspended first{trouble}"))
         }
     }
