@@ -10,6 +10,7 @@ mod filters;
 mod holder;
 mod host_memory;
 mod machine;
+mod paused;
 mod real;
 
 pub use device::{DeviceTurns, TurnNext};

@@ -174,6 +174,13 @@ impl<C: Clone + Ord> TurnDevice<C> {
         }
     }
 
+    /// A holder that is away wants the device no more, until its next call.
+    pub fn want_nothing(&mut self, claim: &C) {
+        if let Some(away) = self.holders.get_mut(claim) {
+            away.wish = None;
+        }
+    }
+
     /// A person has put a holder aside: it gives way at once if it is resident, and wants nothing until it is resumed.
     pub fn put_aside(&mut self, claim: &C) {
         if let Some(away) = self.holders.get_mut(claim) {

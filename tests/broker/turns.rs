@@ -16,8 +16,10 @@ use tranche_core::ledger::{Change, Claim, ContainerName, Holder, Ledger};
 use tranche_core::types::{Bounds, DeviceKey, Part, Promise, Subject};
 use tranche_plan::turns::tries::{CopyRate, TryOutcome, TurnTries, TurnTry};
 use tranche_state::turn_tries;
+use tranche_state::turns::TurnRecord;
 use tranche_turns::wishes::{HostLibrary, Wishes};
 
+mod faults;
 mod first;
 mod runs;
 

@@ -45,6 +45,8 @@ pub struct DeviceTurns {
     not_kept_away: BTreeMap<ClaimKey, String>,
     /// Which driver it is, if that is known.
     version: Option<DriverVersion>,
+    /// Who wants the device and is paused, and is passed over until it goes on.
+    paused: BTreeSet<ClaimKey>,
 }
 
 impl DeviceTurns {
@@ -77,6 +79,7 @@ impl DeviceTurns {
             cannot: None,
             not_kept_away: BTreeMap::new(),
             version: None,
+            paused: BTreeSet::new(),
         })
     }
 
@@ -152,7 +155,13 @@ impl DeviceTurns {
         let Some(handover) = self.turns.next(now) else {
             return Ok(self.next(now));
         };
-        if let Some(why) = self.lacks_room(&handover, holders, machine) {
+        let is_paused = |machine: &mut dyn TurnMachine| {
+            let holder = holders.get(handover.from.as_ref()?)?;
+            let what = "is paused, so its work cannot be suspended";
+            machine.is_paused(holder).then(|| format!("{} {what}", holder.who()))
+        };
+        let refused = is_paused(machine).or_else(|| self.lacks_room(&handover, holders, machine));
+        if let Some(why) = refused {
             self.turns.fail(now);
             self.say(Some(why));
             self.keep(now)?;
@@ -187,12 +196,15 @@ impl DeviceTurns {
             let is_resident = resident.as_ref() == Some(key);
             // A container may have begun to use the claim since. What is changing is left to the change.
             let is_changing = self.record.change.as_ref().is_some_and(|change| change.is_of(key));
+            if !is_resident && !is_changing {
+                self.pass_over_paused(key, machine.is_paused(holder), now);
+            }
             if is_resident && !is_changing {
                 // A holder that cannot be seen working is taken for one that works, until the turn ends.
                 if machine.has_worked(holder).unwrap_or(true) {
                     self.turns.work(now);
                 }
-            } else if !is_resident && machine.has_called(holder) {
+            } else if !is_resident && !self.paused.contains(key) && machine.has_called(holder) {
                 self.turns.call(key, now);
             }
             if is_changing {
@@ -206,6 +218,16 @@ impl DeviceTurns {
             }
         }
         self.keep(now)
+    }
+
+    /// Lets one who is paused want nothing until it goes on: it could not be resumed, and others would wait for it.
+    fn pass_over_paused(&mut self, key: &ClaimKey, is_paused: bool, now: Duration) {
+        if is_paused && self.turns.wants_since(key).is_some() {
+            self.turns.want_nothing(key);
+            self.paused.insert(key.clone());
+        } else if !is_paused && self.paused.remove(key) {
+            self.turns.call(key, now);
+        }
     }
 
     /// Puts aside those whom another driver has suspended: with this one, they would be lost.

@@ -81,6 +81,9 @@ pub trait TurnMachine {
     /// Why `bytes` more of a holder do not fit into the memory of the machine; `None` if they do.
     fn lacks_host_memory(&mut self, holder: &TurnHolder, bytes: u64) -> Option<String>;
 
+    /// Whether processes of a holder are paused, so that nothing can be done with them.
+    fn is_paused(&mut self, holder: &TurnHolder) -> bool;
+
     /// Whether a holder has worked since the last look; an error if that cannot be known.
     ///
     /// # Errors

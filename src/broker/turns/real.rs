@@ -5,6 +5,7 @@ use super::filters::filters;
 use super::holder::TurnHolder;
 use super::host_memory;
 use super::machine::{TurnFault, TurnMachine};
+use super::paused;
 use crate::control::nvml::{Nvml, NvmlFailure};
 use crate::control::turns_driver::TurnsDriver;
 use nix::unistd::Pid;
@@ -122,6 +123,10 @@ impl From<NvmlFailure> for TurnFault {
 
 impl TurnMachine for RealMachine<'_> {
     fn processes(&mut self, holder: &TurnHolder) -> Result<Vec<(Pid, CudaState)>, TurnFault> {
+        if self.is_paused(holder) {
+            // To ask for their states would take as long as an answer may take at most.
+            return Err(unable(&format!("{} is paused", holder.who())));
+        }
         let mut found = Vec::new();
         for pid in self.pids(holder)? {
             let pid = pid.cast_signed();
@@ -238,6 +243,10 @@ impl TurnMachine for RealMachine<'_> {
             .iter()
             .filter_map(|init| Some((init.pid, init.cgroup.as_ref()?.path.as_str())));
         host_memory::lacks(bytes, cgroups)
+    }
+
+    fn is_paused(&mut self, holder: &TurnHolder) -> bool {
+        holder.inits.iter().any(paused::is_paused)
     }
 
     fn has_worked(&mut self, holder: &TurnHolder) -> Result<bool, TurnFault> {

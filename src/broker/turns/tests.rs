@@ -192,6 +192,10 @@ impl TurnMachine for World {
         None
     }
 
+    fn is_paused(&mut self, _: &TurnHolder) -> bool {
+        false
+    }
+
     fn has_worked(&mut self, holder: &TurnHolder) -> Result<bool, TurnFault> {
         // The real machine stops looking for its calls, and would miss the one that is made during a change.
         if self
