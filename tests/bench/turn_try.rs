@@ -200,7 +200,7 @@ fn each_failure_is_said_and_kept_and_leaves_no_program() {
 #[test]
 fn a_program_that_was_resumed_and_cannot_be_suspended_again_is_left_and_named() {
     for (faults, says) in [
-        (r#"{"unlock": "fail"}"#, "the driver has failed with it"),
+        (r#"{"unlock": "fail"}"#, "the driver cannot go on with it"),
         (r#"{"restore": "hang"}"#, "gave no answer for"),
     ] {
         let machine = Machine::new();
