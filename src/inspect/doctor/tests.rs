@@ -231,6 +231,7 @@ fn the_driver_and_its_nodes() {
     );
     fires(Finding::TurnsNotTried, "never tried", |subject, _| {
         let why = "gpu 0: turns: starts are refused: suspended work was never tried";
+        subject.policy.file = Some("/etc/tranche/config.yaml".to_owned());
         subject.policy.untried = vec![(why.to_owned(), "tranche turns try 0".to_owned())];
     });
     fires(Finding::SuspendedByOtherDriver, "by driver 580.1.2", |subject, _| {
