@@ -67,7 +67,7 @@ impl View {
     }
 
     /// `claims` as a list in one line: what is held, by whom and since when. Each can be released by the name that it
-    /// has here.
+    /// has here. What has joined another claim lasts with that one, and is not said again.
     pub fn list<'c>(&mut self, claims: impl IntoIterator<Item = &'c Claim>) -> String {
         let line = |claim| {
             let held = self.held(claim);
@@ -78,7 +78,8 @@ impl View {
                 utc(held.since)
             )
         };
-        some(&claims.into_iter().map(line).collect::<Vec<_>>())
+        let own = claims.into_iter().filter(|claim| !claim.joined);
+        some(&own.map(line).collect::<Vec<_>>())
     }
 }
 

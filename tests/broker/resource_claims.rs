@@ -151,6 +151,11 @@ fn containers_of_a_claim_use_its_device_together_and_nobody_else_does() {
     assert!(refused.contains("resource claim lab/train"), "{refused}");
     assert_eq!(devices(&scene).claims.len(), 1);
     assert!(held(&scene, 1).is_empty(), "the scheduler counts it");
+    // Its containers hold nothing of their own.
+    let drained = scene.tranche_of_root(&["drain", "1"]);
+    let said = String::from_utf8(drained.stderr).unwrap();
+    assert_eq!(said.matches("by resource claim lab/train").count(), 1, "{said}");
+    assert!(scene.tranche_of_root(&["undrain", "1"]).status.success());
     hooks(&scene, &names[0], "poststop", "one", &one).unwrap();
     assert_eq!(scene.claims().len(), 3, "the container still runs");
     drop(one);
