@@ -271,7 +271,7 @@ impl Life<'_> {
                 None => {}
             }
             // What is over is kept for a day, and may be shown again by a clock that is put back.
-            found.is_some() || one.is_sure
+            found.is_some() || one.is_sure || one.until <= slot
         });
         match lost {
             Some(one) => broken("a reservation is lost", format!("{one:?}; shown: {shown:?}")),
