@@ -57,8 +57,11 @@ impl Life<'_> {
     pub(crate) fn boot(&mut self, row: &'static str) {
         for mut pending in std::mem::take(&mut self.pending) {
             pending.request.kill();
-            if pending.holder_lasts() {
-                self.oracle.open(&pending.holder, pending.what);
+            // What is given back is what was held, and who held nothing has nothing.
+            let is_of_nothing = pending.purpose == Purpose::Release && pending.before.is_none();
+            if pending.holder_lasts() && !is_of_nothing {
+                let what = pending.before.map_or(pending.what, |before| before.what);
+                self.oracle.open(&pending.holder, what);
             }
             if let Purpose::Drain(gpu) = pending.purpose {
                 self.oracle.drained.insert(gpu);
