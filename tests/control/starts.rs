@@ -149,7 +149,11 @@ fn limits_follow_the_largest_claim_and_running_servers_are_set_too() {
     assert_eq!(bed.fake.lines(), Vec::<String>::new());
     bed.stop("big");
     assert!(control.tick().is_some());
-    assert_eq!(bed.fake.lines(), set(4912, 20));
+    // Where its last answer is long ago, on a busy machine, it is asked whether it still gives one.
+    let (mut lines, wanted) = (bed.fake.lines(), set(4912, 20));
+    let asked: Vec<String> = lines.drain(..lines.len().saturating_sub(wanted.len())).collect();
+    assert!(asked.iter().all(|line| line.starts_with("command get_")), "{asked:?}");
+    assert_eq!(lines, wanted);
     let daemon = bed.device(&control).daemon.unwrap();
     assert_eq!(
         (daemon.memory_mib, daemon.compute_percent, daemon.pid),
