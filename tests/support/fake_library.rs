@@ -60,6 +60,10 @@ pub fn build(example: &str) -> Result<PathBuf, String> {
             .args(["build", "--quiet", "--example", example])
             .current_dir(crate::TOP);
         command.args(release.then_some("--release"));
+        // It is there for the times of the tests alone, and with it Cargo would compile everything once more.
+        if std::env::var_os("TRANCHE_TEST_TIMES").is_some() {
+            command.env_remove("RUSTC_BOOTSTRAP");
+        }
         // With the features of the tests: with others, Cargo would compile the library once more.
         command.args((!release).then_some("--all-features"));
         if let Some(target) = directory.parent() {
