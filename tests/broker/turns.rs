@@ -3,7 +3,7 @@
 
 use crate::access::Bed;
 use crate::scene::BOB;
-use crate::support::fake_turns::{self, GPU_OF_HOST as GPU, PROTECTED, TurnsClient};
+use crate::support::fake_turns::{self, GPU_OF_HOST as GPU, POLICY, PROTECTED, TurnsClient};
 use crate::support::test_cgroup::TestCgroup;
 use crate::support::{fake_host, skip, until};
 use nix::sys::signal::Signal;
@@ -28,17 +28,6 @@ const DRIVER: &str = "580.159.04";
 
 /// One that lets the machine hang when resumed work is killed.
 const HANGS: &str = "595.71.05";
-
-/// `work` in one piece is shorter than a turn.
-const POLICY: &str = "\
-version: v1
-sharing:
-  access: enforce
-  turns:
-    assumeTested: true
-    resources:
-    - {name: nvidia.com/gpu, holders: 3, turn: 4s, idle: 1s, hostMemory: 100Mi}
-";
 
 const MIB: u64 = 1 << 20;
 

@@ -4,7 +4,7 @@
 use crate::requests::Way;
 use crate::shares::place;
 use crate::support::engines::{Bed, Engine};
-use crate::support::fake_turns::PROTECTED;
+use crate::support::fake_turns::{POLICY, PROTECTED};
 use crate::support::session::session;
 use crate::support::test_cgroup::TestCgroup;
 use crate::support::{cuda_client, fake_host, fake_library, fake_turns, programs, skip};
@@ -13,16 +13,6 @@ use std::fs;
 use tranche_turns::wishes::{HostLibrary, Wishes};
 
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04";
-
-const POLICY: &str = "\
-version: v1
-sharing:
-  access: enforce
-  turns:
-    assumeTested: true
-    resources:
-    - {name: nvidia.com/gpu, holders: 3, turn: 4s, idle: 1s, hostMemory: 100Mi}
-";
 
 /// The GPU has 64 MiB, and each container takes 40.
 const SCRIPT: &str = r#"

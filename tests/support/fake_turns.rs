@@ -25,6 +25,17 @@ pub const GPU_OF_HOST: &str = "GPU-7a3c5e10-2b4d-4f68-8a9c-0d1e2f304152";
 /// What the driver says once it was loaded with the option of `tranche system protect`.
 pub const PROTECTED: &str = "DeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\nModifyDeviceFiles: 0\n";
 
+/// A policy for that host. `work` in one piece is shorter than a turn.
+pub const POLICY: &str = "\
+version: v1
+sharing:
+  access: enforce
+  turns:
+    assumeTested: true
+    resources:
+    - {name: nvidia.com/gpu, holders: 3, turn: 4s, idle: 1s, hostMemory: 100Mi}
+";
+
 /// Makes the `libcuda.so.1` of the host `h200-in-vm`, at `library`, one that can suspend processes, which meet in
 /// `meeting`, and gives the GPU of that host so much memory.
 pub fn install(host: &Host, library: &Path, meeting: &Path, memory_mib: u64) {
