@@ -2,7 +2,7 @@
 //! copies there belongs to the suspended process, so the limit of its cgroup counts it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is left to the machine besides, in bytes.
 const RESERVE: u64 = 256 << 20;
@@ -13,9 +13,9 @@ pub fn room() -> Option<u64> {
     available(&meminfo).map(|available| available.saturating_sub(RESERVE))
 }
 
-/// Why `bytes` more do not fit; `None` if they do, and where the kernel says nothing. `cgroups` are the containers of
-/// the work, each with a process of it.
-pub(super) fn lacks<'c>(bytes: u64, cgroups: impl Iterator<Item = (u32, &'c str)>) -> Option<String> {
+/// Why `bytes` more do not fit; `None` if they do, and where the kernel says nothing. `containers` are those of the
+/// work, each with the directories of its cgroups, of which the first with a limit counts.
+pub(super) fn lacks(bytes: u64, mut containers: impl Iterator<Item = Vec<PathBuf>>) -> Option<String> {
     if let Some(room) = room().filter(|room| *room < bytes) {
         return Some(format!(
             "its {} MiB do not fit: the machine has room for {} MiB",
@@ -23,8 +23,8 @@ pub(super) fn lacks<'c>(bytes: u64, cgroups: impl Iterator<Item = (u32, &'c str)
             room >> 20
         ));
     }
-    cgroups.into_iter().find_map(|(pid, path)| {
-        let left = left_in(Path::new(path)).or_else(|| left_in(&memory_of(pid)?))?;
+    containers.find_map(|cgroups| {
+        let left = cgroups.iter().find_map(|cgroup| left_in(cgroup))?;
         (left < bytes).then(|| {
             let (bytes, left) = (bytes >> 20, left >> 20);
             format!("its {bytes} MiB do not fit: the limit of memory of its container leaves {left} MiB")
@@ -53,15 +53,6 @@ fn left_in(cgroup: &Path) -> Option<u64> {
     Some(limit.saturating_sub(used))
 }
 
-/// The cgroup of version 1 of a process that has the limit of memory.
-fn memory_of(pid: u32) -> Option<std::path::PathBuf> {
-    let lines = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let path = lines
-        .lines()
-        .find_map(|line| line.split_once(":memory:").map(|(_, path)| path))?;
-    Some(Path::new("/sys/fs/cgroup/memory").join(path.trim_start_matches('/')))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,13 +76,13 @@ mod tests {
         fs::remove_file(top.path().join("memory.limit_in_bytes")).unwrap();
         assert_eq!(left_in(top.path()), None, "no limit");
         write("memory.max", "1073741824\n");
-        let path = top.path().to_str().unwrap();
-        let refused = lacks(1_000_000_001, [(0, path)].into_iter()).unwrap();
+        let container = || std::iter::once(vec![PathBuf::from("/nowhere"), top.path().to_owned()]);
+        let refused = lacks(1_000_000_001, container()).unwrap();
         assert_eq!(
             refused,
             "its 953 MiB do not fit: the limit of memory of its container leaves 953 MiB"
         );
-        assert_eq!(lacks(1 << 20, [(0, path)].into_iter()), None);
+        assert_eq!(lacks(1 << 20, container()), None);
         assert!(
             lacks(1 << 60, std::iter::empty())
                 .unwrap()

@@ -10,6 +10,7 @@ use crate::control::nvml::{Nvml, NvmlFailure};
 use crate::control::turns_driver::TurnsDriver;
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 use tranche_core::ledger::process::Machine;
 use tranche_core::process_identity::ProcessIdentity;
@@ -238,15 +239,17 @@ impl TurnMachine for RealMachine<'_> {
     }
 
     fn lacks_host_memory(&mut self, holder: &TurnHolder, bytes: u64) -> Option<String> {
-        let cgroups = holder
-            .inits
-            .iter()
-            .filter_map(|init| Some((init.pid, init.cgroup.as_ref()?.path.as_str())));
+        // The recorded cgroup is the container's; where that has no limit of memory, another hierarchy may.
+        let cgroups = holder.inits.iter().filter_map(|init| {
+            let mut cgroups = vec![PathBuf::from(&init.cgroup.as_ref()?.path)];
+            cgroups.extend(self.machine.cgroup_directories(init.pid));
+            Some(cgroups)
+        });
         host_memory::lacks(bytes, cgroups)
     }
 
     fn is_paused(&mut self, holder: &TurnHolder) -> bool {
-        holder.inits.iter().any(paused::is_paused)
+        holder.inits.iter().any(|init| paused::is_paused(self.machine, init))
     }
 
     fn has_worked(&mut self, holder: &TurnHolder) -> Result<bool, TurnFault> {

@@ -24,6 +24,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use proc_files::ProcFiles;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use time::Offset;
 
 /// The most processes that are looked at for one of a pid namespace, which may happen while the ledger is locked.
@@ -90,6 +91,11 @@ impl Machine {
         cgroup::is_in_pods(&self.proc, pid)
     }
 
+    /// Directories that may be the cgroups of process `pid`, in every hierarchy that engines use. Some may not exist.
+    pub fn cgroup_directories(&self, pid: u32) -> Vec<PathBuf> {
+        cgroup::directories(&self.proc, pid)
+    }
+
     /// The numbers of the processes of a container, as far as they can be known: those of its cgroup. Without a cgroup
     /// of its own, those of its pid namespace, or its init alone if it has none of its own either. Takes the longer the
     /// more there are: never under the lock of the ledger.
@@ -123,10 +129,8 @@ impl Machine {
     /// Returns an error if the cgroup of the container cannot be looked at.
     pub fn has_process(&self, init: &InitProcess, pid: u32) -> Result<bool> {
         if let Some(own) = &init.cgroup {
-            let is_below = |directory: &std::path::PathBuf| directory.starts_with(&own.path);
-            return Ok(
-                self.cgroup(own)? != CgroupState::Gone && cgroup::directories(&self.proc, pid).iter().any(is_below)
-            );
+            let is_below = |directory: &PathBuf| directory.starts_with(&own.path);
+            return Ok(self.cgroup(own)? != CgroupState::Gone && self.cgroup_directories(pid).iter().any(is_below));
         }
         if init.namespace != self.namespace || self.has_ended(init) {
             return Ok(false);
