@@ -83,7 +83,11 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
 /// # Errors
 /// Returns what is missing, or that no program keeps the file.
 pub fn check(file: &Path) -> Result<()> {
-    let text = fs::read_to_string(file).about(file.display(), "cannot be read")?;
+    let text = match fs::read_to_string(file) {
+        // The first probe may come before the program has written anything.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "the program has not begun to serve".to_owned(),
+        read => read.about(file.display(), "cannot be read")?,
+    };
     match text == READY {
         true => Ok(()),
         false => Err(Error::failed("not ready", text)),
@@ -105,5 +109,17 @@ mod tests {
         assert_eq!(missing(), [Part::Resource("a".to_owned())]);
         ready.set(Part::Resource("a".to_owned()), None);
         assert_eq!(missing(), []);
+    }
+
+    #[test]
+    fn a_probe_before_the_program_serves_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("state");
+        let said = || check(&file).unwrap_err().to_string();
+        assert_eq!(said(), "not ready: the program has not begun to serve");
+        write(&file, "the driver is not registered").unwrap();
+        assert_eq!(said(), "not ready: the driver is not registered");
+        write(&file, READY).unwrap();
+        check(&file).unwrap();
     }
 }
