@@ -34,6 +34,7 @@ pub mod difference;
 pub mod driver;
 pub mod handler;
 pub mod health;
+mod label_value;
 mod labels;
 mod listening;
 mod node;

@@ -1,6 +1,7 @@
 //! The devices of a ResourceSlice that one device of the node becomes.
 
 use super::attributes::{NVIDIA, TRANCHE, attributes};
+use super::label_value::label_value;
 use super::quantity::{MOST_MIB, mebibytes, number};
 use super::slices::{Form, MOST_COUNTERS};
 use k8s_openapi::api::resource::v1::{
@@ -265,7 +266,9 @@ impl<'a> Devices<'a> {
             .map(|(_, key)| taint(key))
             .collect();
         taints.extend(device.out_of_service.as_deref().map(|why| DeviceTaint {
-            value: Some(label_value(why)).filter(|value| !value.is_empty()),
+            // The key says it already, and a value is short.
+            value:
+                Some(label_value(why.strip_prefix("out of service ").unwrap_or(why))).filter(|value| !value.is_empty()),
             ..taint("out-of-service")
         }));
         if self.form == Form::Plain && !taints.is_empty() {
@@ -397,20 +400,6 @@ fn taint(key: &str) -> DeviceTaint {
         key: format!("{TRANCHE}/{key}"),
         ..DeviceTaint::default()
     }
-}
-
-/// `text` as the value of a taint, which has the form of the value of a label: at most 63 letters, digits, `-`, `_` and
-/// `.`, the latter three not at an end.
-fn label_value(text: &str) -> String {
-    let valid = |c: char| {
-        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-            c
-        } else {
-            '-'
-        }
-    };
-    let value: String = text.chars().map(valid).take(MOST_LABEL).collect();
-    value.trim_matches(['-', '_', '.']).to_owned()
 }
 
 /// Whether `name` is a DNS label: small letters, digits and hyphens, the latter not at an end (RFC 1123).

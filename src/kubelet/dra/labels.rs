@@ -4,6 +4,7 @@
 //! Names and values are those of NVIDIA's GPU feature discovery where they mean the same. What differs between the GPUs
 //! of the node has no label.
 
+use super::label_value::label_value;
 use crate::api::why;
 use crate::said::{Said, Topic};
 use crate::settings::PodRef;
@@ -17,9 +18,6 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tranche_core::types::Strategy;
 use tranche_protocol::DraDevices;
-
-/// The longest value of a label, in bytes.
-const MOST_VALUE: usize = 63;
 
 /// After how long the object is written again, if nothing changes: somebody may have deleted it. And after a fault.
 const AGAIN: Duration = Duration::from_secs(300);
@@ -69,14 +67,6 @@ fn same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
     values.all(|value| value == first).then_some(first)
 }
 
-/// A text as the value of a label.
-fn label_value(text: &str) -> String {
-    let is_plain = |one: char| one.is_ascii_alphanumeric() || "-_.".contains(one);
-    let plain = text.chars().map(|one| if is_plain(one) { one } else { '-' });
-    let plain: String = plain.take(MOST_VALUE).collect();
-    plain.trim_matches(|one: char| !one.is_ascii_alphanumeric()).to_owned()
-}
-
 /// Keeps the object of the node `node` as it should be, in the namespace of this pod. `owner` is the pod, with which
 /// the cluster removes it. It returns when nobody can change `devices` any more.
 pub(super) async fn keep(
@@ -121,18 +111,5 @@ pub(super) async fn keep(
             changed = devices.changed() => if changed.is_err() { return },
             () = sleep(AGAIN) => written = None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_is_one_of_a_label() {
-        assert_eq!(label_value("NVIDIA H200"), "NVIDIA-H200");
-        assert_eq!(label_value(" (a) "), "a");
-        assert_eq!(label_value("ä"), "");
-        assert_eq!(label_value(&"x".repeat(100)).len(), MOST_VALUE);
     }
 }

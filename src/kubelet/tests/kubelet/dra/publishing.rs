@@ -260,7 +260,7 @@ fn a_device_out_of_service_has_a_taint_with_the_reason_that_evicts_nobody() {
     scene.wait("it has a taint", |slices| {
         let taint = &slices.specs()[0]["devices"][0]["taints"][0];
         let is_it = taint["key"] == "gpu.tranche.dev/out-of-service" && taint["effect"] == "NoSchedule";
-        is_it && taint["value"] == "out-of-service-since-2026-11-25-10-00-00-UTC--a-fan"
+        is_it && taint["value"] == "since-2026-11-25-10-00-00-UTC-a-fan"
     });
     scene.set(vec![whole(0)]);
     scene.wait("it has none", |slices| {
