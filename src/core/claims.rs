@@ -24,7 +24,7 @@ mod turn;
 pub use explain::{RESERVED, explain, kind_of, until_ended};
 pub use made::{just_made_for, make_way};
 pub use renumber::MovedClaim;
-pub use resource_claim::{ClaimPart, Reserved};
+pub use resource_claim::{ClaimPart, NotReserved, Reserved};
 pub use turn::{Attempt, nobody_waits};
 
 use crate::bounded;

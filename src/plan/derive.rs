@@ -17,7 +17,7 @@ mod options;
 mod select;
 mod share;
 
-pub use claim::{ClaimDevice, WatchedDevice, claim, resource_claim};
+pub use claim::{ClaimDevice, RESOURCE_CLAIM_FILE, WatchedDevice, claim, resource_claim};
 pub use container::{ContainerError, ReservedShares, container};
 pub use gated::mig_access;
 pub use hook::HookOptions;

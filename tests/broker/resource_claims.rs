@@ -191,7 +191,7 @@ fn a_claim_is_refused_while_another_holder_has_its_device_and_nothing_of_it_stay
     let both = json!([{"device": "gpu-0", "share_id": "s", "shares": 1}, {"device": "gpu-1"}]);
     let refused = prepare(&scene, A, both.clone()).unwrap_err();
     assert!(
-        refused.starts_with("resource claim lab/train: container podman holds"),
+        refused.starts_with("resource claim lab/train on gpu 1: container podman holds"),
         "{refused}"
     );
     assert_eq!((scene.claims().len(), scene.specs().len()), (1, 0));
@@ -202,7 +202,20 @@ fn a_claim_is_refused_while_another_holder_has_its_device_and_nothing_of_it_stay
     assert_eq!(answer, json!({"cdi": [], "held": refused.trim_end_matches("; ")}));
     assert_eq!((scene.claims().len(), scene.specs().len()), (1, 0));
     drop(init);
-    assert_eq!(prepare(&scene, A, both).unwrap().len(), 2);
+    assert_eq!(prepare(&scene, A, both.clone()).unwrap().len(), 2);
+    // The scheduler may give a drained device to who tolerates that.
+    unprepare(&scene, A);
+    assert!(
+        scene
+            .tranche_of_root(&["drain", "0", "--reason=a fan"])
+            .status
+            .success()
+    );
+    let refused = prepare(&scene, A, both).unwrap_err();
+    assert!(
+        refused.starts_with("resource claim lab/train on gpu 0: out of service since "),
+        "{refused}"
+    );
 }
 
 #[test]

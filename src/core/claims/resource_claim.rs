@@ -31,13 +31,28 @@ pub struct Reserved {
     pub problems: Vec<Error>,
 }
 
+/// Why [`LockedClaims::reserve_for`] has reserved nothing.
+#[derive(Debug)]
+pub struct NotReserved {
+    /// The place of the part that was refused; `None` if the ledger could not be read or written.
+    pub part: Option<usize>,
+    /// Why.
+    pub error: LedgerError,
+}
+
+impl From<LedgerError> for NotReserved {
+    fn from(error: LedgerError) -> Self {
+        Self { part: None, error }
+    }
+}
+
 impl LockedClaims<'_> {
     /// Reserves `parts` for `claim`: all of them, or none. What the claim has already stays as it is, and what it has
     /// not any more is given up.
     ///
     /// # Errors
     /// Returns who holds one of them, what does not fit, or why the ledger cannot be read or written.
-    pub fn reserve_for(&self, claim: &KubernetesObject, parts: &[ClaimPart]) -> LedgerResult<Reserved> {
+    pub fn reserve_for(&self, claim: &KubernetesObject, parts: &[ClaimPart]) -> Result<Reserved, NotReserved> {
         let Books {
             books: mut old,
             damaged,
@@ -56,7 +71,7 @@ impl LockedClaims<'_> {
             .into_iter()
             .partition(|book| book.gpu.as_ref().is_none_or(is_needed));
         if let Some(book) = needed.into_iter().next() {
-            return Err(LedgerError::Damaged(book));
+            return Err(LedgerError::Damaged(book).into());
         }
         let mut new = old.clone();
         let machine = self.claims().machine();
@@ -70,7 +85,7 @@ impl LockedClaims<'_> {
             let left = names(book, &claim.uid, |had| !is_still_its(had));
             book.give_up(&left, machine);
         }
-        for part in parts {
+        for (place, part) in parts.iter().enumerate() {
             let ask = Ask {
                 device: part.device.clone(),
                 part: part.part.clone(),
@@ -90,7 +105,10 @@ impl LockedClaims<'_> {
             let mut books = new.iter_mut().filter(|book| book.gpu == *part.device.gpu());
             if let Some(book) = books.next() {
                 make_way(book, &part.device);
-                book.take(&ask, machine)?;
+                book.take(&ask, machine).map_err(|error| NotReserved {
+                    part: Some(place),
+                    error: error.into(),
+                })?;
             }
         }
         self.ledger().replace(&old, &new)?;

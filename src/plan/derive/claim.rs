@@ -38,6 +38,9 @@ pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, sp
     Ok(derived)
 }
 
+/// What the name of the specification of a resource claim begins with. The engine of the node's pods alone uses it.
+pub const RESOURCE_CLAIM_FILE: &str = "nvidia.com-resource-claim_";
+
 /// A device of a resource claim of Kubernetes.
 #[derive(Debug)]
 pub struct ClaimDevice<'a> {

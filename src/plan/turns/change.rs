@@ -87,6 +87,19 @@ pub enum Step {
     GivenUp,
 }
 
+impl Step {
+    /// Whose step it is; `None` if it is about the device.
+    pub fn side(self) -> Option<Side> {
+        match self {
+            Self::Close(side) | Self::Open(side) | Self::Restore(side, _) | Self::Unlock(side, _) | Self::End(side) => {
+                Some(side)
+            }
+            Self::Lock(_) | Self::Checkpoint(_) => Some(Side::From),
+            Self::AwaitMemory | Self::Done | Self::GivenUp => None,
+        }
+    }
+}
+
 /// A change that is being made. It is recorded before its first step, and whenever [`Change::fail`] changes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Change {

@@ -11,20 +11,17 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
+use tranche_core::claims::{ClaimPart, Claims, LockedClaims, NotReserved, explain, remove};
 use tranche_core::error::{Context, Error, Result, line};
 use tranche_core::ledger::{KubernetesObject, LedgerError, OutOfService, Refused};
 use tranche_core::types::{CdiKind, DeviceKey, HostPath};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
-use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, Sharing, WatchedDevice};
+use tranche_plan::derive::{self, ClaimDevice, HookOptions, Options, RESOURCE_CLAIM_FILE, Sharing, WatchedDevice};
 use tranche_plan::host_file::HostFileSeen;
 use tranche_plan::share::{dra_instance, dra_limits, dra_part, dra_together, dra_watched};
 use tranche_protocol::{AllocatedDevice, GivenDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_state::replace::{FileOptions, Prepared};
-
-/// What the names of the files begin with.
-const PREFIX: &str = "nvidia.com-resource-claim_";
 
 /// The most devices of one claim (`resource.k8s.io/v1`, AllocationResultsMaxSize).
 const MOST_DEVICES: usize = 32;
@@ -92,14 +89,21 @@ fn prepare(
     let wanted: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
     let reserved = match locked.reserve_for(claim, &wanted) {
         Ok(reserved) => reserved,
-        Err(LedgerError::Refused(refused)) if request.waits && ends_by_itself(&refused) => {
-            return Ok(PreparedClaim {
-                cdi: Vec::new(),
-                held: Some(line(&explain(claim, refused.into()))),
-                given: Vec::new(),
-            });
+        Err(NotReserved { part, error }) => {
+            let may_end = matches!(&error, LedgerError::Refused(refused) if ends_by_itself(refused));
+            let error = match part.and_then(|place| parts.get(place)) {
+                Some(one) => explain(format_args!("{claim} on {}", one.part.split.device), error),
+                None => explain(claim, error),
+            };
+            return match request.waits && may_end {
+                true => Ok(PreparedClaim {
+                    cdi: Vec::new(),
+                    held: Some(line(&error)),
+                    given: Vec::new(),
+                }),
+                false => Err(error),
+            };
         }
-        Err(error) => return Err(explain(claim, error)),
     };
     warn(&reserved.problems);
     let prepared = specification.put_in_place();
@@ -284,7 +288,10 @@ fn make_ready(commands: &Commands<'_>, parts: &[ClaimDevice<'_>]) -> Result<()> 
 }
 
 fn file(commands: &Commands<'_>, uid: &str) -> PathBuf {
-    commands.options.spec_dir.join(format!("{PREFIX}{uid}.yaml"))
+    commands
+        .options
+        .spec_dir
+        .join(format!("{RESOURCE_CLAIM_FILE}{uid}.yaml"))
 }
 
 fn check(claim: &KubernetesObject, devices: &[AllocatedDevice]) -> Result<()> {
