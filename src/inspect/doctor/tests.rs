@@ -14,6 +14,7 @@ use tranche_state::turns::{HolderRecord, TurnRecord};
 
 mod access;
 mod causes;
+mod engines;
 mod faults_of_users;
 mod fixes;
 mod rootless;
@@ -359,53 +360,6 @@ fn only_a_specification_of_refresh_is_written_again_without_asking() {
         let stale = results.iter().find(|one| one.check == "age of specifications").unwrap();
         assert_eq!(stale.diagnosis.fault().unwrap().fix.safe_arguments(), fix, "{header}");
     }
-}
-
-#[test]
-fn a_hook_that_has_a_loader() {
-    let with_hook = |subject: &mut DoctorSubject, path: &Path| {
-        let spec = format!(
-            r#"{{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{{"name": "0", "containerEdits":
-                {{"hooks": [{{"hookName": "createContainer", "path": "{}"}}]}}}}]}}"#,
-            path.display()
-        );
-        fs::write(subject.spec_dirs[0].join("nvidia.json"), spec).unwrap();
-        subject.registry = Registry::read(&subject.spec_dirs);
-    };
-    let fix = fires(Finding::HookNotStatic, "is not a static program", |subject, top| {
-        let path = top.join("tranche-oci");
-        fs::copy("/proc/self/exe", &path).unwrap();
-        with_hook(subject, &path);
-    });
-    // A person who installed a package has no source tree.
-    assert!(fix.text().starts_with("install the package tranche again"), "{fix:?}");
-}
-
-#[test]
-fn engines_that_read_no_or_older_specifications() {
-    fires(
-        Finding::EngineWithoutCdi,
-        "docker 20.10.24: does not read CDI",
-        |subject, _| {
-            subject.engines = vec![engine("docker", "20.10.24")];
-        },
-    );
-    fires(
-        Finding::EngineOutdated,
-        "podman 4.1.1: reads CDI 0.4.0, and",
-        |subject, _| {
-            subject.engines = vec![engine("podman", "4.1.1")];
-        },
-    );
-    fires(Finding::EngineCdiOff, "CDI is off by default", |subject, _| {
-        subject.engines = vec![engine("docker", "27.5")];
-    });
-    // Nothing can be done about it.
-    is_good(
-        "messages of hooks",
-        "crun 1.28 discards what hooks print",
-        |subject, _| subject.other_programs = vec![("crun", Some("1.28".parse().unwrap()))],
-    );
 }
 
 #[test]

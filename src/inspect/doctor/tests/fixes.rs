@@ -253,6 +253,7 @@ fn each_finding_is_provoked_by_a_test() {
         include_str!("../tests.rs"),
         include_str!("access.rs"),
         include_str!("causes.rs"),
+        include_str!("engines.rs"),
         include_str!("faults_of_users.rs"),
         include_str!("rootless.rs"),
         include_str!("selinux.rs"),
