@@ -8,7 +8,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranche_core::error::{Context, Result};
-use tranche_core::ledger::Claim;
 use tranche_core::process_identity::ProcessIdentity;
 use tranche_core::types::{DeviceKey, DriverVersion};
 use tranche_plan::turns::change::{Change, Lost};
@@ -37,6 +36,9 @@ pub struct TurnRecord {
     pub driver: Option<ProcessIdentity>,
     /// Why the last change failed; `None` after one that did not.
     pub trouble: Option<String>,
+    /// Whom that names; `None` if it names nobody.
+    #[serde(default)]
+    pub trouble_of: Option<ClaimKey>,
     /// How many changes there were since somebody has held the device.
     #[serde(default)]
     pub changes: u64,
@@ -151,14 +153,9 @@ impl TurnRecord {
     }
 
     /// Why the last change failed, for the user of `claim`: nothing about the claims of others.
-    pub fn trouble_for(&self, claim: &Claim) -> Option<String> {
-        let who = claim.who();
-        let is_own = |why: &&String| why.strip_prefix(&who).is_some_and(|rest| rest.starts_with([' ', ':']));
-        let names_nobody = |why: &&String| ["process ", "the memory "].iter().any(|begin| why.starts_with(begin));
-        self.trouble
-            .as_ref()
-            .filter(|why| is_own(why) || names_nobody(why))
-            .cloned()
+    pub fn trouble_for(&self, claim: &ClaimKey) -> Option<&String> {
+        let is_for_it = self.trouble_of.as_ref().is_none_or(|of| of == claim);
+        self.trouble.as_ref().filter(|_| is_for_it)
     }
 
     /// The driver that has suspended a claim, if it is another one than `now`: only that one can resume it.

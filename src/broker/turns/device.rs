@@ -117,7 +117,7 @@ impl DeviceTurns {
     /// Returns an error if that cannot be recorded.
     pub fn cannot(&mut self, why: String) -> Result<()> {
         self.cannot = Some(why.clone());
-        self.say(Some(why));
+        self.say(None, why);
         self.record.write(&self.state_dir, &self.key)
     }
 
@@ -163,7 +163,7 @@ impl DeviceTurns {
         let refused = is_paused(machine).or_else(|| self.lacks_room(&handover, holders, machine));
         if let Some(why) = refused {
             self.turns.fail(now);
-            self.say(Some(why));
+            self.say(handover.from.as_ref(), why);
             self.keep(now)?;
             return Ok(self.next(now));
         }
@@ -214,7 +214,7 @@ impl DeviceTurns {
             if let Err(fault) = set_open(holder, is_resident, machine) {
                 let why = format!("{}: {fault}", holder.who());
                 self.not_kept_away.insert(key.clone(), why.clone());
-                self.say(Some(why));
+                self.say(Some(key), why);
             }
         }
         self.keep(now)
@@ -239,7 +239,7 @@ impl DeviceTurns {
                 let what = format!("was suspended by driver {other}, and this is driver {now}, which cannot resume it");
                 let why = format!("{} {what}", holder.who());
                 self.turns.put_aside(key);
-                self.say(Some(why));
+                self.say(Some(key), why);
             }
         }
     }
@@ -258,13 +258,17 @@ impl DeviceTurns {
             from: record.from.as_ref().and_then(|key| holders.get(key)),
             to: record.to.as_ref().and_then(|key| holders.get(key)),
         };
+        let of = |side: Side| match side {
+            Side::From => record.from.clone(),
+            Side::To => record.to.clone(),
+        };
         let change = record.state();
         let next = if change.is_back { &record.from } else { &record.to };
         let bytes = next.as_ref().map_or(0, |key| self.bytes(key));
         let seen = match sides.seen(bytes, machine) {
             Ok(seen) => seen,
-            Err(fault) => {
-                self.say(Some(fault.to_string()));
+            Err((side, fault)) => {
+                self.say(side.and_then(of).as_ref(), fault.to_string());
                 return Ok(Went::Again);
             }
         };
@@ -272,6 +276,7 @@ impl DeviceTurns {
         if step != Step::AwaitMemory {
             self.awaiting = None;
         }
+        let whose = step.side().and_then(of);
         let done = match step {
             Step::Done => return self.complete(record, now),
             Step::GivenUp => {
@@ -283,7 +288,7 @@ impl DeviceTurns {
             Step::AwaitMemory => {
                 let since = *self.awaiting.get_or_insert(now);
                 if now.saturating_sub(since) < PATIENCE || change.is_back || sides.from.is_none() {
-                    self.say(Some("the memory of the device is not free".to_owned()));
+                    self.say(None, "the memory of the device is not free".to_owned());
                     return Ok(Went::Again);
                 }
                 self.set_state(record, change.go_back(), now)?;
@@ -304,11 +309,11 @@ impl DeviceTurns {
                 Ok(Went::On)
             }
             Err(TurnFault::Unable(why)) => {
-                self.say(Some(why));
+                self.say(whose.as_ref(), why);
                 Ok(Went::Again)
             }
             Err(TurnFault::Failed(why)) => {
-                self.say(Some(why));
+                self.say(whose.as_ref(), why);
                 let after = change.fail(step);
                 self.set_state(record, after, now)?;
                 Ok(if after == change { Went::Again } else { Went::On })
@@ -341,7 +346,7 @@ impl DeviceTurns {
         };
         self.turns.complete(&handover, now);
         self.record.count_change(now);
-        self.say(None);
+        (self.record.trouble, self.record.trouble_of) = (None, None);
         for key in handover.from.iter().chain(&handover.to) {
             if let Some(holder) = self.record.holders.get_mut(key) {
                 holder.since = now.as_secs();
@@ -428,12 +433,13 @@ impl DeviceTurns {
         }
     }
 
-    /// Says what is wrong, once while it lasts.
-    fn say(&mut self, trouble: Option<String>) {
-        if let Some(why) = trouble.as_ref().filter(|why| self.record.trouble.as_ref() != Some(why)) {
+    /// Says what is wrong with the holder `of`, or with the device, once while it lasts.
+    fn say(&mut self, of: Option<&ClaimKey>, why: String) {
+        if self.record.trouble.as_ref() != Some(&why) {
             tracing::warn!("turns of {}: {why}", self.key);
         }
-        self.record.trouble = trouble;
+        self.record.trouble = Some(why);
+        self.record.trouble_of = of.cloned();
     }
 }
 
@@ -463,7 +469,12 @@ struct Sides<'c> {
 }
 
 impl Sides<'_> {
-    fn seen(&self, bytes: u64, machine: &mut dyn TurnMachine) -> std::result::Result<ChangeSeen, TurnFault> {
+    /// How far the change has come; a fault with the side that it is about.
+    fn seen(
+        &self,
+        bytes: u64,
+        machine: &mut dyn TurnMachine,
+    ) -> std::result::Result<ChangeSeen, (Option<Side>, TurnFault)> {
         let mut see = |holder: Option<&TurnHolder>| {
             let Some(holder) = holder else { return Ok(None) };
             Ok::<_, TurnFault>(Some(ClaimSeen {
@@ -471,14 +482,15 @@ impl Sides<'_> {
                 is_open: machine.is_open(holder)?,
             }))
         };
-        let (from, to) = (see(self.from)?, see(self.to)?);
+        let from = see(self.from).map_err(|fault| (Some(Side::From), fault))?;
+        let to = see(self.to).map_err(|fault| (Some(Side::To), fault))?;
         let on_device = |claim: &Option<ClaimSeen>| -> Vec<Pid> {
             let processes = claim.iter().flat_map(|claim| &claim.processes);
             let is_on = |(_, state): &&(Pid, CudaState)| *state != CudaState::Checkpointed;
             processes.filter(is_on).map(|(pid, _)| *pid).collect()
         };
         let those = [on_device(&from), on_device(&to)].concat();
-        let is_memory_free = machine.is_memory_free(bytes, &those)?;
+        let is_memory_free = machine.is_memory_free(bytes, &those).map_err(|fault| (None, fault))?;
         Ok(ChangeSeen {
             from,
             to,

@@ -377,6 +377,8 @@ fn what_does_not_fit_into_the_memory_of_the_machine_stays() {
     assert_eq!(scene.resident(), Some(&b), "22 and 22 are more than 40 GiB");
     let trouble = scene.turns.record().trouble.clone().unwrap();
     assert!(trouble.contains("are more than hostMemory"), "{trouble}");
+    let told = |claim: &ClaimKey| scene.turns.record().trouble_for(claim).is_some();
+    assert_eq!([told(&a), told(&b), told(&c)], [false, true, false]);
     scene.end(&a);
     let has_it = |_: &u32| {
         scene.pass(SECOND);

@@ -118,9 +118,10 @@ impl HeldTurn {
             is_put_aside: holder.is_put_aside,
             host_memory_mib: if is_resident { 0 } else { holder.bytes >> 20 },
             trouble: match is_for_root {
-                true => record.trouble.clone(),
-                false => record.trouble_for(claim),
-            },
+                true => record.trouble.as_ref(),
+                false => record.trouble_for(&key),
+            }
+            .cloned(),
         }))
     }
 

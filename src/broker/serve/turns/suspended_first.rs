@@ -85,7 +85,7 @@ pub(in crate::serve) fn suspended_first(commands: &Commands<'_>, claims: &Claims
         true => Ok(()),
         false => {
             let trouble = record
-                .trouble_for(claim)
+                .trouble_for(&key)
                 .map(|why| format!("; {why}"))
                 .unwrap_or_default();
             Err(format!("{hangs}, so it is suspended first{trouble}"))
