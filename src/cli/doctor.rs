@@ -4,6 +4,7 @@ use super::out;
 use super::place::{EngineArgs, SpecDirArgs};
 use super::sharing::SharingArgs;
 use anyhow::Result;
+use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use std::process::{ExitCode, Stdio};
 use tranche_core::error::{Error, Kind};
 use tranche_core::execute::Program;
 use tranche_core::text::shown;
-use tranche_inspect::doctor::{CheckResult, Diagnosis, Trouble, examine, gather};
+use tranche_inspect::doctor::{CheckResult, Diagnosis, Trouble, check_names, examine, gather};
 use tranche_state::planning::PlanOptions;
 
 /// Find what is wrong with this host: driver, device nodes, specifications, hooks, engines, shares
@@ -29,6 +30,9 @@ pub(super) struct Args {
     /// Correct what can be corrected without harm, and examine the host again
     #[arg(long, help_heading = None)]
     fix: bool,
+    /// Only this check, by its name; may be repeated
+    #[arg(long, value_name = "NAME", help_heading = None, value_parser = PossibleValuesParser::new(check_names()))]
+    check: Vec<String>,
     /// Print checks that found nothing wrong as well
     #[arg(long, help_heading = None)]
     all: bool,
@@ -46,14 +50,19 @@ struct DoctorReport<'a> {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let options = args.at.options();
-    let subject = || gather::subject(&options, &args.specs.spec_dirs, &args.engines.options());
-    let mut results = examine(&subject()?);
+    let examined = || -> Result<Vec<CheckResult>> {
+        let subject = gather::subject(&options, &args.specs.spec_dirs, &args.engines.options())?;
+        let mut results = examine(&subject);
+        results.retain(|one| args.check.is_empty() || args.check.iter().any(|name| name == one.check));
+        Ok(results)
+    };
+    let mut results = examined()?;
     if args.fix {
         let found = faults(&results);
         let mut run = Vec::new();
         // What one command corrects may let another one do its work.
         while fix(&options, args.specs.spec_dirs.last(), &results, &mut run)? {
-            results = examine(&subject()?);
+            results = examined()?;
         }
         let next = first(&results).filter(|_| faults(&results) == found);
         if let Some((check, fault)) = next {

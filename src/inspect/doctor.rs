@@ -192,6 +192,11 @@ const CHECKS: &[(&str, Check)] = &[
     ("MPS daemons", mps::check),
 ];
 
+/// The names of the checks, in the order of their results.
+pub fn check_names() -> impl Iterator<Item = &'static str> {
+    CHECKS.iter().map(|(name, _)| *name)
+}
+
 /// Runs every check.
 pub fn examine(subject: &DoctorSubject) -> Vec<CheckResult> {
     let each = |(check, run): &(&'static str, Check)| {

@@ -70,6 +70,32 @@ fn json_has_every_check_with_its_result() {
 }
 
 #[test]
+fn one_check_is_printed_alone_and_the_exit_code_is_its_own() {
+    let top = tempfile::tempdir().unwrap();
+    let host = fake_host::build("no-driver", &top.path().join("host")).unwrap();
+    let said = doctor(&host.root, top.path(), &["--check", "suspended work"]);
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (
+            Some(0),
+            "0 results with something to do, 1 good, 0 skipped; --all shows them\n"
+        )
+    );
+    let said = doctor(
+        &host.root,
+        top.path(),
+        &["--check", "suspended work", "--check", "driver"],
+    );
+    assert_eq!(said.code, Some(4), "{said:?}");
+    assert!(
+        said.out.starts_with("wrong    driver: no driver was found\n"),
+        "{said:?}"
+    );
+    let said = doctor(&host.root, top.path(), &["--check", "no such check"]);
+    assert!(said.err.contains("possible values: driver, modules"), "{said:?}");
+}
+
+#[test]
 fn selinux_that_keeps_containers_from_a_pipe_directory() {
     const NAME: &str = "doctor::selinux_that_keeps_containers_from_a_pipe_directory";
     let top = tempfile::tempdir().unwrap();
