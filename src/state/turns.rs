@@ -10,7 +10,7 @@ use std::time::Duration;
 use tranche_core::error::{Context, Result};
 use tranche_core::process_identity::ProcessIdentity;
 use tranche_core::types::{DeviceKey, DriverVersion};
-use tranche_plan::turns::change::{Change, Lost};
+use tranche_plan::turns::change::{Change, Lost, Side};
 
 const FORM: FileForm = FileForm {
     version: 1,
@@ -102,6 +102,14 @@ impl ChangeRecord {
                 from: self.lost_from,
                 to: self.lost_to,
             },
+        }
+    }
+
+    /// The claim on this side of it.
+    pub fn of(&self, side: Side) -> Option<&ClaimKey> {
+        match side {
+            Side::From => self.from.as_ref(),
+            Side::To => self.to.as_ref(),
         }
     }
 

@@ -258,17 +258,13 @@ impl DeviceTurns {
             from: record.from.as_ref().and_then(|key| holders.get(key)),
             to: record.to.as_ref().and_then(|key| holders.get(key)),
         };
-        let of = |side: Side| match side {
-            Side::From => record.from.clone(),
-            Side::To => record.to.clone(),
-        };
         let change = record.state();
         let next = if change.is_back { &record.from } else { &record.to };
         let bytes = next.as_ref().map_or(0, |key| self.bytes(key));
         let seen = match sides.seen(bytes, machine) {
             Ok(seen) => seen,
             Err((side, fault)) => {
-                self.say(side.and_then(of).as_ref(), fault.to_string());
+                self.say(side.and_then(|side| record.of(side)), fault.to_string());
                 return Ok(Went::Again);
             }
         };
@@ -276,7 +272,6 @@ impl DeviceTurns {
         if step != Step::AwaitMemory {
             self.awaiting = None;
         }
-        let whose = step.side().and_then(of);
         let done = match step {
             Step::Done => return self.complete(record, now),
             Step::GivenUp => {
@@ -309,11 +304,11 @@ impl DeviceTurns {
                 Ok(Went::On)
             }
             Err(TurnFault::Unable(why)) => {
-                self.say(whose.as_ref(), why);
+                self.say(step.side().and_then(|side| record.of(side)), why);
                 Ok(Went::Again)
             }
             Err(TurnFault::Failed(why)) => {
-                self.say(whose.as_ref(), why);
+                self.say(step.side().and_then(|side| record.of(side)), why);
                 let after = change.fail(step);
                 self.set_state(record, after, now)?;
                 Ok(if after == change { Went::Again } else { Went::On })
@@ -323,11 +318,8 @@ impl DeviceTurns {
 
     /// Records that a holder goes on, before it does.
     fn note_resumed(&mut self, change: &ChangeRecord, side: Side, now: Duration) -> Result<()> {
-        let key = match side {
-            Side::From => &change.from,
-            Side::To => &change.to,
-        };
-        if let Some(holder) = key.as_ref().and_then(|key| self.record.holders.get_mut(key)) {
+        let key = change.of(side);
+        if let Some(holder) = key.and_then(|key| self.record.holders.get_mut(key)) {
             holder.was_resumed = true;
         }
         self.keep(now)
