@@ -117,8 +117,11 @@ impl KeptNodes<'_> {
         let books = locked
             .as_ref()
             .map_or_else(|| Ok(Books::default()), |locked| locked.books())?;
-        if is_closed && !mark.exists() {
-            replace::write(&mark, "")?;
+        match (is_closed, mark.exists()) {
+            (true, false) => replace::write(&mark, "")?,
+            // Somebody has opened them meanwhile: from then on they are not tranche's to change.
+            (false, false) => return Ok(Vec::new()),
+            (_, true) => {}
         }
         let openers: Vec<Opener> = books.claims().filter_map(|claim| opener(claim, &inits)).collect();
         let opened = match is_closed {

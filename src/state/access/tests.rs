@@ -1,6 +1,6 @@
 use super::*;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{XattrFlags, getxattr, inotify, setxattr};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use tranche_core::types::HostPath;
@@ -116,4 +116,43 @@ fn only_the_driver_s_node_is_changed() {
         ..node
     };
     set(&missing, Opening::Everybody(0o600), params).unwrap();
+}
+
+#[test]
+fn nodes_that_somebody_opens_meanwhile_are_not_tranche_s_any_more() {
+    let Some((top, node)) = device("nodes_that_somebody_opens_meanwhile_are_not_tranche_s_any_more") else {
+        return;
+    };
+    let at = |path: &str| top.path().join(path);
+    let params = at("proc/driver/nvidia/params");
+    fs::create_dir_all(params.parent().unwrap()).unwrap();
+    fs::write(&params, "ModifyDeviceFiles: 0\n").unwrap();
+    fs::write(at(CLOSED), "").unwrap();
+    let mut inventory = tranche_plan::sim::open("t4x2").unwrap();
+    inventory.gpus.truncate(1);
+    inventory.gpus[0].node = Some(node.clone());
+    let mut host = HostOptions::default();
+    host.roots.proc_root = Some(at("proc"));
+    let (accounts, plan) = (Accounts::new(Default::default()), Plan::default());
+    let kept = KeptNodes {
+        host: &host,
+        state_dir: top.path(),
+        accounts: &accounts,
+        starting: &[],
+    };
+    let claims = Claims::open(top.path()).unwrap();
+    let opened = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&opened, &params, inotify::WatchFlags::OPEN).unwrap();
+    std::thread::scope(|threads| {
+        let locked = claims.lock().unwrap();
+        let keeping = threads.spawn(|| kept.keep(&inventory, &plan));
+        // The parameters are read after the first look at the mark.
+        rustix::io::read(&opened, &mut [0; 64]).unwrap();
+        fs::remove_file(at(CLOSED)).unwrap();
+        fs::set_permissions(node.host.as_path(), Permissions::from_mode(0o600)).unwrap();
+        drop(locked);
+        let wrong = keeping.join().unwrap().unwrap();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    });
+    assert_eq!(state(&node).0, 0o600);
 }
