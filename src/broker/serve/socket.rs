@@ -19,6 +19,9 @@ use tranche_core::root::Missing;
 /// The lock that one broker of a state directory has.
 const LOCK: &str = "broker.lock";
 
+/// How long the lock is waited for: a child of a broker that was killed has it until it executes its program.
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// The name of a socket whose mode is not set yet; not longer than [`SOCKET`], so that its path fits where that one
 /// does.
 const NEW: &str = "broker.new";
@@ -56,7 +59,7 @@ impl Socket {
         if given.is_none() && is_served() {
             return Err(another(&path));
         }
-        let lock = ledger::lock(&state, LOCK, Duration::ZERO).map_err(|error| another(&path).from_source(error))?;
+        let lock = ledger::lock(&state, LOCK, MOMENT).map_err(|error| another(&path).from_source(error))?;
         let (listener, made) = match given {
             Some(given) => (listener_of(given)?, None),
             None => (listen(&path)?, Some(path)),
@@ -239,6 +242,18 @@ mod tests {
         socket.accept().unwrap();
         drop(socket);
         assert!(path.exists(), "it is the service manager's");
+    }
+
+    #[test]
+    fn what_a_broker_before_has_started_may_have_its_lock_for_a_moment() {
+        let top = tempfile::tempdir().unwrap();
+        let held = lock(top.path()).unwrap().unwrap();
+        let ends = std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(held);
+        });
+        Socket::with(top.path(), None).unwrap();
+        ends.join().unwrap();
     }
 
     #[test]
