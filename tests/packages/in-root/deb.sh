@@ -41,6 +41,27 @@ inside dpkg -i "/$compat" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log"
 grep -q 'conflicting packages' "$work/log" || fail "no conflict: $(cat "$work/log")"
 inside dpkg -P tranche-nvidia-compat > /dev/null 2>&1
 
+# Another driver is installed: work that only the one before can resume is named, if there is any.
+driver=$ROOT/tmp/driver
+libraries=usr/lib/x86_64-linux-gnu
+mkdir -p "$driver/DEBIAN" "$driver/$libraries"
+: > "$driver/$libraries/libcuda.so.1"
+printf 'Package: a-driver\nVersion: 1\nArchitecture: all\nMaintainer: test <test@localhost>\nDescription: a driver\n' \
+    > "$driver/DEBIAN/control"
+inside dpkg-deb --root-owner-group -b /tmp/driver /tmp/driver.deb > /dev/null
+inside dpkg -i /tmp/driver.deb > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
+grep -q 'Processing triggers for tranche' "$work/log" || fail "no trigger: $(cat "$work/log")"
+! grep -q 'suspended work' "$work/log" || fail "suspended work where there is none: $(cat "$work/log")"
+turns=$ROOT/run/tranche/turns
+mkdir -p "$turns"
+printf '{"version":1,"resident":null,"change":null,"trouble":null,"holders":{"0:train":%s}}\n' \
+    '{"wants_since":null,"since":1,"bytes":5368709120,"driver_version":"580.159.04"}' \
+    > "$turns/GPU-11111111-2222-3333-4444-555555555555.json"
+inside dpkg -i /tmp/driver.deb > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
+grep -q '1 suspended, with 5120 MiB in the memory of the machine' "$work/log" || fail "not said: $(cat "$work/log")"
+rm -r "$turns"
+inside dpkg -P a-driver > /dev/null 2>&1
+
 # What an administrator has disabled stays so after an upgrade.
 inside systemctl --quiet disable tranche-broker.socket > /dev/null 2>&1
 inside dpkg -i "/$tranche" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
