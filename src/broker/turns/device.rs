@@ -296,6 +296,7 @@ impl DeviceTurns {
                 sides.make(step, machine, &self.record)
             }
         };
+        let holder = step.side().and_then(|side| record.of(side));
         match done {
             Ok(()) => {
                 if let Step::End(side) = step {
@@ -304,11 +305,11 @@ impl DeviceTurns {
                 Ok(Went::On)
             }
             Err(TurnFault::Unable(why)) => {
-                self.say(step.side().and_then(|side| record.of(side)), why);
+                self.say(holder, why);
                 Ok(Went::Again)
             }
             Err(TurnFault::Failed(why)) => {
-                self.say(step.side().and_then(|side| record.of(side)), why);
+                self.say(holder, why);
                 let after = change.fail(step);
                 self.set_state(record, after, now)?;
                 Ok(if after == change { Went::Again } else { Went::On })

@@ -93,6 +93,8 @@ struct World {
     works: bool,
     moods: Vec<Mood>,
     was_killed: bool,
+    /// Whose step has failed at last.
+    failed: Option<ClaimKey>,
     /// A process whose restore found too little memory, or that was taken off a device that another one had.
     harm: Option<String>,
 }
@@ -109,8 +111,15 @@ impl World {
         on_device.map(|process| process.bytes).sum()
     }
 
-    /// Does a step in the mood of the moment.
-    fn act(&mut self, step: impl FnOnce(&mut Self)) -> Result<(), TurnFault> {
+    /// Whose process it is.
+    fn owner(&self, pid: Pid) -> &ClaimKey {
+        let is_its = |processes: &[Process]| processes.iter().any(|process| process.pid == pid);
+        let mut claims = self.processes.iter().filter(|(_, processes)| is_its(processes));
+        claims.next().unwrap().0
+    }
+
+    /// Does a step for a claim in the mood of the moment.
+    fn act(&mut self, claim: &ClaimKey, step: impl FnOnce(&mut Self)) -> Result<(), TurnFault> {
         let mood = self.moods.pop().unwrap_or(Mood::Good);
         let killed = || Err(TurnFault::Unable("killed".into()));
         match mood {
@@ -118,7 +127,10 @@ impl World {
                 step(self);
                 Ok(())
             }
-            Mood::Fails => Err(TurnFault::Failed("a fault".into())),
+            Mood::Fails => {
+                self.failed = Some(claim.clone());
+                Err(TurnFault::Failed("a fault".into()))
+            }
             Mood::KilledBefore => {
                 self.was_killed = true;
                 killed()
@@ -132,7 +144,7 @@ impl World {
     }
 
     fn change(&mut self, pid: Pid, from: CudaState, to: CudaState) -> Result<(), TurnFault> {
-        self.act(|world| {
+        self.act(&self.owner(pid).clone(), |world| {
             let process = world.find(pid);
             assert_eq!(process.state, from, "{pid}: to {to:?}");
             process.state = to;
@@ -151,8 +163,9 @@ impl TurnMachine for World {
     }
 
     fn set_open(&mut self, holder: &TurnHolder, is_open: bool) -> Result<(), TurnFault> {
-        self.act(|world| {
-            world.open.insert(hold::key(&holder.claim), is_open);
+        let claim = hold::key(&holder.claim);
+        self.act(&claim, |world| {
+            world.open.insert(claim.clone(), is_open);
         })
     }
 
@@ -213,8 +226,9 @@ impl TurnMachine for World {
     }
 
     fn end(&mut self, holder: &TurnHolder, _: bool) -> Result<(), TurnFault> {
-        self.act(|world| {
-            world.processes.remove(&hold::key(&holder.claim));
+        let claim = hold::key(&holder.claim);
+        self.act(&claim, |world| {
+            world.processes.remove(&claim);
         })
     }
 }
@@ -413,6 +427,32 @@ fn a_person_puts_work_aside_and_resumes_it() {
     scene.pass(SECOND);
     assert_eq!(scene.resident(), Some(&a));
     assert_eq!(scene.world.processes[&a][0].state, CudaState::Running);
+}
+
+#[test]
+fn a_fault_is_told_to_the_holder_whose_step_has_failed() {
+    let told = (0..6).map(|step| {
+        let mut scene = Scene::new();
+        let (a, b) = (scene.start(0), scene.start(1));
+        scene.pass(SECOND);
+        scene.compute(&a, GIB);
+        scene.pass(61 * SECOND);
+        scene.compute(&b, GIB);
+        scene.pass(61 * SECOND);
+        assert_eq!(scene.resident(), Some(&a));
+        scene.world.calls.insert(b.clone(), true);
+        scene.world.moods = std::iter::once(Mood::Fails).chain(vec![Mood::Good; step]).collect();
+        // What was said is gone when the change has ended.
+        let mut said = None;
+        while scene.world.failed.is_none() {
+            let _ = scene.turns.look(scene.now, &scene.holders, &mut scene.world).unwrap();
+            said = scene.turns.record().trouble_of.clone();
+            scene.now += SECOND;
+        }
+        assert_eq!(said, scene.world.failed, "step {step}");
+        if scene.world.failed == Some(a) { 'a' } else { 'b' }
+    });
+    assert_eq!(told.collect::<String>(), "aaabbb");
 }
 
 fn mood() -> impl Strategy<Value = Mood> {
