@@ -21,6 +21,7 @@ use tranche_turns::wishes::{HostLibrary, Wishes};
 
 mod faults;
 mod first;
+mod pods;
 mod runs;
 
 /// A driver of which no fault is known that matters here.
@@ -98,6 +99,10 @@ impl Turns {
     /// A container that holds nothing yet.
     fn made(&self, number: u32, program: TurnsClient) -> Container {
         let cgroup = TestCgroup::of_controller("devices", &format!("turns-{number}-{}", program.pid())).unwrap();
+        Self::made_in(cgroup, number, program)
+    }
+
+    fn made_in(cgroup: TestCgroup, number: u32, program: TurnsClient) -> Container {
         // As engines make it: nothing is allowed but what the container has.
         fs::write(cgroup.0.join("devices.deny"), "a").unwrap();
         for device in ["c 195:0 rw", "c 1:3 rw", "c 1:9 r"] {

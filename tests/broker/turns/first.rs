@@ -5,20 +5,28 @@ use super::*;
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
 
-/// Runs the claim hook of a container, which waits so long.
+/// Runs the claim hook of a container that has any share, which waits so long.
 fn hook(turns: &Turns, container: &Container, wait: &str) -> Child {
+    hook_of(turns, container, "any", wait, json!({}))
+}
+
+/// The same, of a container with annotations.
+pub(super) fn hook_of(turns: &Turns, container: &Container, share: &str, wait: &str, annotations: Value) -> Child {
     let scene = &turns.bed.scene;
     let mut command = Command::new(scene.at("tranche-oci"));
     command.args([
         "hook",
         "claim",
         "--label=gpu 0",
-        "--share=any",
         "--size=turns:3",
         "--of=3",
         "--prepare",
     ]);
-    command.args([format!("--device={GPU}"), format!("--wait={wait}")]);
+    command.args([
+        format!("--device={GPU}"),
+        format!("--share={share}"),
+        format!("--wait={wait}"),
+    ]);
     command.arg(scene.option("state-dir", "state"));
     command
         .stdin(Stdio::piped())
@@ -26,7 +34,7 @@ fn hook(turns: &Turns, container: &Container, wait: &str) -> Child {
         .stderr(Stdio::piped());
     let mut hook = command.spawn().unwrap();
     let state = json!({"ociVersion": "1.0.0", "id": format!("c{}", container.number), "status": "created",
-        "pid": container.program.pid(), "bundle": scene.at("state")});
+        "pid": container.program.pid(), "bundle": scene.at("state"), "annotations": annotations});
     let mut input = hook.stdin.take().unwrap();
     input.write_all(state.to_string().as_bytes()).unwrap();
     hook
