@@ -84,6 +84,9 @@ pub enum TurnsFailure {
     /// A state that this program does not know.
     #[error("the driver reports state {0}, which this version of tranche does not know")]
     UnknownState(i32),
+    /// The program was killed by another one, or by the kernel for want of memory, and what it did is not known.
+    #[error("the process that suspends and resumes work was killed")]
+    Killed,
     /// The program gave no answer, or could not be asked.
     #[error("{0}")]
     NoAnswer(String),

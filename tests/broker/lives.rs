@@ -4,6 +4,7 @@
 //! `TRANCHE_TEST_LIVES` sets their number.
 
 use crate::acts::enter;
+use crate::chance::Chance;
 use crate::scene::{BOB, Scene};
 use crate::support::changing::{BECOME, Canary, Program, becomes_root, setuid_program};
 use crate::support::test_cgroup::TestCgroup;
@@ -22,20 +23,6 @@ const AT_ONCE: usize = 40;
 const KILLS: usize = 3;
 
 const EVE: u32 = 65_532;
-
-/// Numbers that look like chance, and are the same for one seed.
-struct Chance(u64);
-
-impl Chance {
-    /// A number below `most`.
-    fn below(&mut self, most: u64) -> u64 {
-        // xorshift64.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % most
-    }
-}
 
 /// One claim, with what is in its cgroup.
 struct Life {
@@ -177,8 +164,7 @@ fn whatever_processes_become_and_whenever_the_broker_is_killed_nobody_else_s_are
                   quota: {shares: 80, all: 80}\n  users:\n    default: {maxShares: 80, maxHold: 1s, atLimit: end, grace: 1s}\n";
     fs::write(scene.at("policy.yaml"), policy).unwrap();
     let setuid = setuid_program(&scene.at(""));
-    let seed = std::env::var("TRANCHE_TEST_SEED").map_or(0x5eed, |seed| seed.parse().unwrap());
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new();
     let (mut done, mut killed, mut frozen, mut wrong) = (0, 0, 0, Vec::new());
     while done < lives {
         scene.start();
@@ -223,6 +209,6 @@ fn whatever_processes_become_and_whenever_the_broker_is_killed_nobody_else_s_are
         drop(all);
         println!("{done} lives, the broker killed {killed} times, {frozen} times while something was frozen");
     }
-    assert!(wrong.is_empty(), "seed {seed}: {}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "seed {}: {}", chance.seed(), wrong.join("\n"));
     assert!(frozen > 0, "the broker was never killed while something was frozen");
 }

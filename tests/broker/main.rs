@@ -12,6 +12,7 @@ pub(crate) use tranche_test_support as support;
 
 mod access;
 mod acts;
+mod chance;
 mod children;
 mod clock;
 mod cluster_policy;

@@ -21,6 +21,7 @@ use tranche_turns::wishes::{HostLibrary, Wishes};
 
 mod faults;
 mod first;
+mod killed;
 mod pods;
 mod runs;
 
@@ -241,30 +242,6 @@ fn three_containers_have_the_whole_gpu_by_turns() {
         assert_eq!(turns.said(container), "called");
         turns.await_resident(number);
         assert_eq!(container.program.ask("check"), "good");
-    }
-}
-
-#[test]
-fn a_broker_that_is_killed_loses_no_work() {
-    let Some(mut turns) = Turns::new("a_broker_that_is_killed_loses_no_work") else {
-        return;
-    };
-    let mut containers: Vec<Container> = Vec::new();
-    for number in 0..2 {
-        let mut container = turns.start(number);
-        turns.await_resident(number);
-        assert_eq!(container.program.ask(&format!("take {}", 30 * MIB)), "taken");
-        containers.push(container);
-    }
-    for round in 0..6_u64 {
-        let next = usize::from(turns.resident() == Some(0));
-        containers[next].program.tell("call");
-        // At another point of the change each time.
-        std::thread::sleep(Duration::from_millis(150 + 190 * round));
-        turns.bed.scene.stop(Signal::SIGKILL);
-        turns.bed.start();
-        assert_eq!(turns.said(&mut containers[next]), "called", "{round}");
-        assert_eq!(containers[next].program.ask("check"), "good", "{round}");
     }
 }
 

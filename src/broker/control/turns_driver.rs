@@ -7,9 +7,11 @@
 //! It outlives a broker that is killed, until its call is complete: [`TurnsDriver::process`] says which it is, so that
 //! the next broker can wait for it ([`wait_for_earlier`]).
 
+use nix::sys::signal::Signal;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout};
 use std::sync::Mutex;
@@ -129,7 +131,7 @@ impl TurnsDriver {
     fn ask(&self, question: &TurnsQuestion, patience: Duration) -> Result<TurnsAnswer, TurnsFailure> {
         let mut running = lock(&self.running);
         let answer = self.started(&mut running)?.ask(question, patience);
-        if matches!(answer, Err(TurnsFailure::NoAnswer(_))) {
+        if matches!(answer, Err(TurnsFailure::NoAnswer(_) | TurnsFailure::Killed)) {
             *running = None;
         }
         answer
@@ -211,10 +213,11 @@ impl Running {
                     )));
                 }
                 Err(e) => {
-                    return Err(no_answer(format_args!(
-                        "ended without an answer ({e}){}",
-                        self.end_now()
-                    )));
+                    return Err(match self.process.end(ENDING) {
+                        Ok(status) if status.signal() == Some(Signal::SIGKILL as i32) => TurnsFailure::Killed,
+                        Ok(status) => no_answer(format_args!("ended without an answer ({status})")),
+                        Err(end) => no_answer(format_args!("ended without an answer ({e}), and {end}")),
+                    });
                 }
             };
             match serde_json::from_slice(&line) {

@@ -101,6 +101,8 @@ impl RealMachine<'_> {
         self.driver.process().map_err(|failure| unable(&failure))?;
         match change(self.driver, identity) {
             Ok(()) | Err(TurnsFailure::Ended(_)) => Ok(()),
+            // Nothing is wrong with the work, and its state says what is left to do.
+            Err(failure @ TurnsFailure::Killed) => Err(unable(&format_args!("process {process}: {failure}"))),
             Err(failure) => Err(TurnFault::Failed(format!("process {process}: {what}: {failure}"))),
         }
     }

@@ -114,7 +114,7 @@ impl Attempts<'_> {
         let begin = Instant::now();
         let copied = self.driver.restore(process, self.patience);
         // Without an answer, it may have been.
-        *is_resumed = matches!(copied, Ok(()) | Err(TurnsFailure::NoAnswer(_)));
+        *is_resumed = matches!(copied, Ok(()) | Err(TurnsFailure::NoAnswer(_) | TurnsFailure::Killed));
         copied.map_err(|why| {
             let for_ever = "a restore that has failed fails for ever (cuda-checkpoint issue 44)";
             failed("it cannot be resumed", &format_args!("{why}; {for_ever}"))

@@ -5,7 +5,7 @@ use nix::unistd::Pid;
 
 impl Turns {
     /// Two containers that have taken memory; the second one has the device.
-    fn with_two(&self) -> [Container; 2] {
+    pub(super) fn with_two(&self) -> [Container; 2] {
         [0, 1].map(|number| {
             let mut container = self.start(number);
             self.await_resident(number);
