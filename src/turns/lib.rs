@@ -11,4 +11,4 @@ mod sys;
 pub mod wishes;
 
 #[cfg(test)]
-use tranche_test_support::{fake_turns, own_mounts, skip, test_cgroup};
+use tranche_test_support::{fake_turns, own_mounts, rights, skip, test_cgroup};

@@ -3,7 +3,7 @@
 
 use crate::scene::{ANN, BOB, Scene};
 use crate::support::fake_turns::PROTECTED;
-use crate::support::{fake_host, skip, until};
+use crate::support::{fake_host, rights, skip, until};
 use nix::sys::signal::Signal;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -74,7 +74,11 @@ impl Bed {
 
     /// `tranche` with this host, its ledger and its policy.
     pub(crate) fn command(&self, words: &[&str], more: &[&str]) -> Command {
-        let mut command = Command::new(self.scene.at("tranche"));
+        let tranche = self.scene.at("tranche");
+        let mut command = match words {
+            ["broker"] => rights::broker(tranche),
+            _ => Command::new(tranche),
+        };
         command.args(words);
         let places = [
             "driver-root=host",

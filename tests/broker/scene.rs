@@ -75,7 +75,7 @@ impl Scene {
 
     /// The broker's command line.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(self.at("tranche"));
+        let mut command = rights::broker(self.at("tranche"));
         command.args(["broker", "--inventory=sim:t4x2"]);
         for (option, path) in [("state-dir", "state"), ("spec-dir", "cdi"), ("config", "policy.yaml")] {
             command.arg(self.option(option, path));

@@ -4,6 +4,10 @@
 //! and change the root directory, but there is only one user, no device node, and no cgroup hierarchy.
 
 use crate::skip;
+use caps::{CapSet, Capability, CapsHashSet};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
 
 /// Whether this process is root, of the machine or of a user namespace.
 pub fn is_root() -> bool {
@@ -31,4 +35,34 @@ pub fn owns_machine(test: &str) -> bool {
         skip::not_run(test, "not root of the machine");
     }
     owns
+}
+
+/// What the broker's unit leaves it (`CapabilityBoundingSet`).
+fn of_broker() -> CapsHashSet {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/tranche-broker.service");
+    let text = std::fs::read_to_string(unit).unwrap();
+    let mut lines = text.lines();
+    let names = lines.find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    names.split(' ').map(|name| name.parse::<Capability>().unwrap()).collect()
+}
+
+/// A command of the broker that has the capabilities of its unit.
+pub fn broker(program: impl AsRef<OsStr>) -> Command {
+    let mut set = "-all".to_owned();
+    for capability in of_broker() {
+        let name = capability.to_string().to_lowercase();
+        set.push_str(&name.replacen("cap_", ",+", 1));
+    }
+    let mut command = Command::new("setpriv");
+    command.arg(format!("--bounding-set={set}")).arg(program);
+    command
+}
+
+/// Takes from this thread what the broker's unit does not leave it.
+pub fn become_broker() {
+    let own = caps::read(None, CapSet::Effective).unwrap();
+    let left = of_broker();
+    for capability in own.into_iter().filter(|capability| !left.contains(capability)) {
+        caps::drop(None, CapSet::Effective, capability).unwrap();
+    }
 }
