@@ -1,4 +1,5 @@
-//! Makes a test host: `fake-host NAME DIRECTORY`, or says which there are: `fake-host --list`. With
+//! Makes a test host: `fake-host NAME DIRECTORY`, with another version of the driver after `--driver VERSION`, or says
+//! which there are: `fake-host --list`. `fake-host --cuda FILE` makes a `libcuda.so.1` of `examples/fake-cuda`. With
 //! `fake-host --facts SPEC.json` it prints what a CDI specification does, as the lists in `tests/parity/` have it.
 //!
 //! What could not be made (device nodes, without root) goes to stderr, one line each; the rest of the host is there.
@@ -10,7 +11,16 @@
 
 use std::process::ExitCode;
 
-use tranche_test_support::{facts_of_spec, fake_host};
+use tranche_test_support::{facts_of_spec, fake_host, fake_library};
+
+const USAGE: &str = "usage: fake-host [--driver VERSION] NAME DIRECTORY | --cuda FILE | --list | --facts SPEC.json";
+
+fn show(host: &fake_host::Host) {
+    for missing in &host.not_made {
+        eprintln!("not made: {}: {}", missing.path.display(), missing.why);
+    }
+    println!("{}", host.root.display());
+}
 
 fn run(arguments: &[String]) -> Result<(), String> {
     match arguments {
@@ -28,15 +38,16 @@ fn run(arguments: &[String]) -> Result<(), String> {
             }
             Ok(())
         }
-        [name, directory] => {
-            let host = fake_host::build(name, directory.as_ref())?;
-            for missing in &host.not_made {
-                eprintln!("not made: {}: {}", missing.path.display(), missing.why);
-            }
-            println!("{}", host.root.display());
+        [option, library] if option == "--cuda" => fake_library::CUDA.install(library.as_ref(), &[]),
+        [option, version, name, directory] if option == "--driver" => {
+            show(&fake_host::build_with_driver(name, version, directory.as_ref())?);
             Ok(())
         }
-        _ => Err("usage: fake-host NAME DIRECTORY | --list | --facts SPEC.json".to_owned()),
+        [name, directory] => {
+            show(&fake_host::build(name, directory.as_ref())?);
+            Ok(())
+        }
+        _ => Err(USAGE.to_owned()),
     }
 }
 

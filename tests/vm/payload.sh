@@ -36,8 +36,9 @@ perl -0pe "s/\"minor\":0,.*?$instances/[]/; s/\"minor\":1,.*?$instances/[]/;
     "$host/fake-nvml.json" > "$files/opt/test/next-boot.json"
 install -D -m 644 "$here/driver/tmpfiles.conf" "$files/etc/tmpfiles.d/tranche-test.conf"
 install -D -m 644 "$here/driver/udev.rules" "$files/etc/udev/rules.d/50-tranche-test.rules"
-"$here/driver/build.sh" "$cache" "$host"
+"$here/driver/build.sh" "$cache" "$host" driver
 install -D -m 644 "$cache/build/driver/nvidia.ko" "$files/usr/lib/modules/$(cat "$cache/boot/version")/extra/nvidia.ko"
+"$here/driver/turns.sh" "$cache" "$host" "$files/opt/test/turns"
 
 cp -a "$here/guest" "$here/spec.json" docs/how-to/team.md "$files/opt/test"
 mkdir "$files/opt/test/pages"

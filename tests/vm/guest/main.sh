@@ -22,7 +22,7 @@ if [ -e /var/lib/tranche-test ]; then
     exit
 fi
 mkdir /var/lib/tranche-test
-for topic in machine engines driver units broker mps rootless pages team acts reload access idle; do
+for topic in machine engines driver units broker mps rootless pages team acts reload access turns idle; do
     sh "./$topic.sh"
 done
 explain
