@@ -11,6 +11,7 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
+use kube::core::Status;
 use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -94,7 +95,7 @@ async fn apply(client: &Client, driver: &str, patience: Duration, given: &Given)
                 return kept.then_some(()).ok_or_else(|| dropped.to_owned());
             }
             // The claim is deleted, or is another one.
-            Ok(Err(Error::Api(status))) if matches!(status.code, 404 | 409) => return Ok(()),
+            Ok(Err(Error::Api(status))) if status.code == 404 || is_another(&status) => return Ok(()),
             Ok(Err(e @ Error::Api(_))) => return Err(why(&e)),
             Ok(Err(e)) => why_lost = why(&e),
             Err(_) => {}
@@ -102,4 +103,11 @@ async fn apply(client: &Client, driver: &str, patience: Duration, given: &Given)
         sleep(AGAIN).await;
     }
     Err(why_lost)
+}
+
+/// Whether a refusal says that a later claim has the name: the UID is a field that cannot change. The lack of the right
+/// is `Invalid` as well, with other fields.
+fn is_another(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 409 || causes.into_iter().any(|cause| cause.field == "metadata.uid")
 }

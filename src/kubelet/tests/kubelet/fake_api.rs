@@ -47,6 +47,8 @@ pub(crate) struct Cluster {
     pub(crate) refuses_status: bool,
     /// Whether what drivers write into it is dropped.
     pub(crate) drops_status: bool,
+    /// How many of the next claims are other ones by the time that their status is written.
+    pub(crate) replaced: u32,
     /// Watches that began before this one end.
     cut: u64,
 }
@@ -329,8 +331,14 @@ impl Cluster {
         let Some(claim) = claim else {
             return failure(404, "NotFound");
         };
-        if claim["metadata"]["uid"] != sent["metadata"]["uid"] {
-            return failure(409, "Conflict");
+        let is_replaced = self.replaced > 0;
+        self.replaced -= u32::from(is_replaced);
+        if is_replaced || claim["metadata"]["uid"] != sent["metadata"]["uid"] {
+            // As a real server (1.36): a precondition of an apply is a field that cannot change.
+            let (line, mut status) = failure(422, "Invalid");
+            status["details"] = json!({"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid",
+                "message": "Invalid value: field is immutable"}]});
+            return (line, status);
         }
         if !self.drops_status {
             claim["status"]["devices"] = sent["status"]["devices"].clone();

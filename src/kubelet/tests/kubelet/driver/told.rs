@@ -161,6 +161,15 @@ fn the_status_of_a_claim_says_what_it_was_given() {
     scene.allocate(&later, json!([result("gpu-1")]), json!([]));
     scene.prepare(&later).unwrap();
     assert_eq!(status_of(&scene, "a")[0]["device"], "gpu-1");
+    // Nor is one that another has replaced since it was prepared.
+    scene.api.cluster().replaced = 1;
+    scene.allocate(&claim("e"), json!([result("gpu-1")]), json!([]));
+    scene.prepare(&claim("e")).unwrap();
+    until("its status was sent", || scene.api.cluster().replaced == 0);
+    scene.allocate(&claim("f"), json!([result("gpu-1")]), json!([]));
+    scene.prepare(&claim("f")).unwrap();
+    assert_eq!(status_of(&scene, "f")[0]["device"], "gpu-1");
+    assert!(events.try_recv().is_err(), "that is no fault");
 }
 
 #[test]
