@@ -15,6 +15,8 @@ pub struct Pacing {
     pub probe: Duration,
     /// How long a watch lasts before it is opened again.
     pub watch: Duration,
+    /// How long the API server may take for one answer. A connection can be cut without a word.
+    pub answer: Duration,
 }
 
 impl Default for Pacing {
@@ -24,6 +26,7 @@ impl Default for Pacing {
             most: Duration::from_secs(60),
             probe: Duration::from_secs(3600),
             watch: Duration::from_secs(290),
+            answer: Duration::from_secs(30),
         }
     }
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{sleep, sleep_until, timeout};
 use tranche_protocol::DraDevices;
 
 /// The events of a watch.
@@ -100,13 +100,24 @@ impl Publisher {
         }
     }
 
+    /// What a call is answered, unless that takes too long: then the connection is not used again.
+    async fn within<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let most = self.pacing.answer;
+        let silent = |_| {
+            let what = format!("the API server did not answer within {} s", most.as_secs_f32());
+            Error::Service(what.into())
+        };
+        timeout(most, call).await.map_err(silent)?
+    }
+
     fn selector(&self) -> String {
         format!("spec.driver={},spec.nodeName={}", self.driver, self.node.name)
     }
 
     /// Reads the slices. Returns the version from which a watch goes on.
     async fn read(&mut self) -> Result<String, Error> {
-        let list = self.api.list(&ListParams::default().fields(&self.selector())).await?;
+        let params = ListParams::default().fields(&self.selector());
+        let list = self.within(self.api.list(&params)).await?;
         self.actual.clear();
         for slice in list.items {
             self.keep(slice);
@@ -163,7 +174,7 @@ impl Publisher {
     async fn open(&self, version: &str) -> Result<Events, Error> {
         let seconds = u32::try_from(self.pacing.watch.as_secs()).unwrap_or(u32::MAX).max(1);
         let params = WatchParams::default().fields(&self.selector()).timeout(seconds);
-        let events = self.api.watch(&params, version).await?;
+        let events = self.within(self.api.watch(&params, version)).await?;
         // A connection that is cut without a word has no end of its own.
         let end = sleep(Duration::from_secs(u64::from(seconds) + 5));
         Ok(Box::pin(events.take_until(end)))
@@ -272,7 +283,7 @@ impl Publisher {
     /// Sends what is due. Returns whether what the API server has is still known.
     async fn publish(&mut self) -> Result<bool, Error> {
         if self.asked_again().is_some_and(|at| at <= Instant::now()) || self.wanted_form().is_none() {
-            let form = probe(&self.api, &self.driver, &self.node).await?;
+            let form = self.within(probe(&self.api, &self.driver, &self.node)).await?;
             self.set_form(form);
         }
         let Some((desired, difference)) = self.step() else {
@@ -306,14 +317,15 @@ impl Publisher {
             let pool = pool(&self.node, difference.generation, desired);
             let mut object = wanted.object(&self.driver, &self.node, pool);
             let answer = match name {
-                None => self.api.create(&PostParams::default(), &object).await,
+                None => self.within(self.api.create(&PostParams::default(), &object)).await,
                 Some(name) => {
                     if let Some(known) = self.actual.get(name) {
                         let owners = object.metadata.owner_references.take();
                         object.metadata = known.metadata.clone();
                         object.metadata.owner_references = owners;
                     }
-                    self.api.replace(name, &PostParams::default(), &object).await
+                    let params = PostParams::default();
+                    self.within(self.api.replace(name, &params, &object)).await
                 }
             };
             match answer {
@@ -332,7 +344,7 @@ impl Publisher {
             self.sent = None;
         }
         for name in &difference.delete {
-            match self.api.delete(name, &DeleteParams::default()).await {
+            match self.within(self.api.delete(name, &DeleteParams::default())).await {
                 Ok(_) => drop(self.actual.remove(name)),
                 Err(Error::Api(status)) if status.code == 404 => drop(self.actual.remove(name)),
                 Err(e) => return Err(e),

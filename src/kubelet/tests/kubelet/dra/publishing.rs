@@ -35,6 +35,16 @@ impl Scene {
     }
 
     fn paced(api: FakeApi, all: Vec<DraDevice>, probe: Duration) -> Self {
+        let pacing = Pacing {
+            least: LEAST,
+            most: 4 * LEAST,
+            probe,
+            ..Pacing::default()
+        };
+        Self::with(api, all, pacing)
+    }
+
+    fn with(api: FakeApi, all: Vec<DraDevice>, pacing: Pacing) -> Self {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -42,12 +52,6 @@ impl Scene {
             .unwrap();
         let (sender, receiver) = watch::channel(Some(devices(all)));
         let (events, notices) = mpsc::channel(64);
-        let pacing = Pacing {
-            least: LEAST,
-            most: 4 * LEAST,
-            probe,
-            ..Pacing::default()
-        };
         let url = api.url.parse().unwrap();
         runtime.spawn(async move {
             let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
@@ -379,4 +383,26 @@ fn changes_within_a_moment_are_one_publication() {
     }
     scene.wait_devices(&["gpu-20"]);
     assert!(scene.writes().len() <= 3, "{:?}", scene.writes());
+}
+
+#[test]
+fn a_call_that_is_never_answered_is_made_again() {
+    let pacing = Pacing {
+        least: LEAST,
+        most: 4 * LEAST,
+        answer: Duration::from_millis(500),
+        ..Pacing::default()
+    };
+    let mut scene = Scene::with(FakeApi::start(), vec![whole(0)], pacing);
+    scene.wait_watch(1);
+    // A change, the list that follows, and the next watch.
+    for lost in 1..=3 {
+        scene.change(|slices| slices.lost = lost);
+        let devices: Vec<_> = (0..=lost).map(whole).collect();
+        scene.set(devices);
+        let count = usize::try_from(lost).unwrap() + 1;
+        scene.wait("it is published", |slices| slices.devices().len() == count);
+    }
+    let said = scene.notice().unwrap();
+    assert!(said.contains("the API server did not answer within 0.5 s"), "{said}");
 }

@@ -3,6 +3,7 @@
 use super::{FakeApi, NODE, Reply, failure, send_chunk};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub(crate) struct Slices {
     pub(crate) conflicts: usize,
     /// The status of each answer; 0: the calls are served.
     pub(crate) refuses: u16,
+    /// How many of the next calls get no answer, while their connections stay.
+    pub(crate) lost: u32,
 }
 
 impl Slices {
@@ -209,6 +212,13 @@ impl FakeApi {
         let slices = &mut cluster.slices;
         if method == "GET" {
             *slices.reads.entry(verb).or_default() += 1;
+        }
+        if slices.lost > 0 {
+            slices.lost -= 1;
+            drop(cluster);
+            // Until the client goes.
+            let _ = (&*stream).read(&mut [0]);
+            return None;
         }
         let (status, value) = match slices.refuses {
             0 if method == "GET" && is_watch => {
