@@ -19,8 +19,11 @@ use tokio::time::{sleep, timeout};
 use tranche_core::types::Strategy;
 use tranche_protocol::DraDevices;
 
-/// After how long the object is written again, if nothing changes: somebody may have deleted it. And after a fault.
+/// After how long the object is written again, if nothing changes: somebody may have deleted it.
 const AGAIN: Duration = Duration::from_secs(300);
+
+/// After a fault, it is tried again when so many answers would have come.
+const SOON: u32 = 12;
 
 /// The labels of a node with these devices.
 fn labels(node: &DraDevices) -> BTreeMap<String, String> {
@@ -92,6 +95,7 @@ pub(super) async fn keep(
                 "spec": {"features": {"flags": {}, "attributes": {}, "instances": {}}, "labels": labels},
             });
             let params = PatchParams::apply(&driver).force();
+            written = None;
             match timeout(patience, api.patch(&name, &params, &Patch::Apply(&object))).await {
                 Ok(Ok(_)) => {
                     said.is_well(&Topic::NodeLabels);
@@ -107,9 +111,10 @@ pub(super) async fn keep(
                 ),
             }
         }
+        let pause = if written.is_some() { AGAIN } else { SOON * patience };
         tokio::select! {
             changed = devices.changed() => if changed.is_err() { return },
-            () = sleep(AGAIN) => written = None,
+            () = sleep(pause) => written = None,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::status;
 use crate::api::why;
 use crate::broker::Broker;
 use crate::metrics::Metrics;
-use crate::ready::Ready;
+use crate::ready::{Part, Ready};
 use crate::said::{Notice, Said, Topic};
 use crate::settings::{DriverOptions, Settings};
 use k8s_openapi::api::core::v1::Node;
@@ -20,6 +20,7 @@ use kube::{Api, Client};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 use tranche_protocol::DraDevices;
 
 /// The driver while it runs.
@@ -89,6 +90,7 @@ pub fn start(
         client,
         options.name.clone(),
         node.to_owned(),
+        settings.times.question,
         said,
         ready.clone(),
         devices,
@@ -133,6 +135,7 @@ async fn publish(
     client: Client,
     driver: String,
     name: String,
+    patience: Duration,
     mut said: Said,
     ready: Ready,
     devices: watch::Receiver<Option<DraDevices>>,
@@ -140,15 +143,18 @@ async fn publish(
     // The slices are removed with the node, by its UID.
     let uid = loop {
         let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
-        let what = match nodes.get_metadata(&name).await {
-            Ok(node) => match node.metadata.uid {
+        let what = match timeout(patience, nodes.get_metadata(&name)).await {
+            Ok(Ok(node)) => match node.metadata.uid {
                 Some(uid) => break uid,
                 None => format!("the node {name} has no UID"),
             },
-            Err(e) => format!("the node {name} is not known: {}", why(&e)),
+            Ok(Err(e)) => format!("the node {name} is not known: {}", why(&e)),
+            Err(_) => format!("the node {name} is not known: the API server does not answer"),
         };
-        said.warn(Topic::Slices, format!("the devices are not published: {what}"));
-        tokio::time::sleep(AGAIN).await;
+        let what = format!("the devices are not published: {what}");
+        ready.set(Part::Slices, Some(what.clone()));
+        said.warn(Topic::Slices, what);
+        sleep(AGAIN).await;
     };
     said.is_well(&Topic::Slices);
     let node = NodeRef { name, uid };

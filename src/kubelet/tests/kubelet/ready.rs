@@ -24,6 +24,7 @@ fn wait_missing(file: &Path, part: &str) {
 fn a_pod_is_ready_when_its_devices_are_published_and_registered() {
     let node = DriverNode::new(devices([whole(0)]));
     node.api.cluster().slices.refuses = 503;
+    node.api.cluster().is_forbidden = true;
     let file = node.bed.at("ready");
     assert!(probe(&file).is_err(), "nobody keeps the file yet");
     let name = format!("--node={NODE}");
@@ -35,8 +36,11 @@ fn a_pod_is_ready_when_its_devices_are_published_and_registered() {
     until("the driver is registered", || {
         node.kubelet.registered(DRIVER).len() == 1
     });
-    wait_missing(&file, "the ResourceSlices of this node cannot be published");
+    // At its start, it asks for the node first.
+    wait_missing(&file, "the devices are not published: the node gpu1 is not known");
     assert!(!probe(&file).unwrap_err().contains("registered"));
+    node.api.cluster().is_forbidden = false;
+    wait_missing(&file, "the ResourceSlices of this node cannot be published");
     node.api.cluster().slices.refuses = 0;
     until("it is ready", || probe(&file).is_ok());
     assert_eq!(node.api.cluster().slices.devices(), ["gpu-0"]);

@@ -237,4 +237,9 @@ fn the_node_has_the_labels_of_its_gpus() {
     let notice = std::iter::from_fn(|| events.blocking_recv()).find(|notice| notice.reason == "LabelsNotSet");
     let notice = notice.unwrap();
     assert!(notice.text.contains("forbidden"), "{notice:?}");
+    // They are set soon after it is there, and not at the next look at what is well.
+    scene.api.cluster().is_forbidden = false;
+    until("they are set", || {
+        labels().is_some_and(|labels| labels["nvidia.com/gpu.sharing-strategy"] == "none")
+    });
 }
