@@ -98,6 +98,8 @@ pub(crate) fn why(error: &dyn Error) -> String {
         }
         cause = e.source();
     }
+    // The name that kube has for a question without an answer says nothing to people who read the event of a pod.
+    let text = text.replace("ServiceError: ", "the API server does not answer: ");
     shown(&text).to_string()
 }
 
@@ -149,6 +151,12 @@ fn event(name: &str, notice: Notice) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_without_an_answer_names_the_api_server() {
+        let error = kube::Error::Service("connection reset by peer".into());
+        assert_eq!(why(&error), "the API server does not answer: connection reset by peer");
+    }
 
     #[test]
     fn a_note_is_cut_to_what_the_api_server_takes() {

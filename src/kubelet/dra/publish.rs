@@ -104,7 +104,7 @@ impl Publisher {
     async fn within<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let most = self.pacing.answer;
         let silent = |_| {
-            let what = format!("the API server did not answer within {} s", most.as_secs_f32());
+            let what = format!("nothing came within {} s", most.as_secs_f32());
             Error::Service(what.into())
         };
         timeout(most, call).await.map_err(silent)?
