@@ -11,8 +11,10 @@ use crate::api::why;
 use crate::ready::{Part, Ready};
 use crate::said::{Said, Topic};
 use futures_util::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Error, ResourceExt};
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -36,6 +38,7 @@ enum Watched {
 /// Publishes the slices of one driver.
 pub struct Publisher {
     api: Api<ResourceSlice>,
+    nodes: Api<PartialObjectMeta<Node>>,
     driver: String,
     node: NodeRef,
     said: Said,
@@ -62,7 +65,8 @@ impl Publisher {
     /// One for the node `node`, which publishes nothing yet.
     pub fn new(client: Client, driver: &str, node: NodeRef, said: Said, ready: Ready, pacing: Pacing) -> Self {
         Self {
-            api: Api::all(client),
+            api: Api::all(client.clone()),
+            nodes: Api::all(client),
             driver: driver.to_owned(),
             node,
             said,
@@ -296,7 +300,13 @@ impl Publisher {
         self.sent = Some(now);
         self.changed = None;
         match self.published.as_ref().is_some_and(|last| last.slices == desired) {
-            true => self.restored.again(now, &self.pacing),
+            true => {
+                self.restored.again(now, &self.pacing);
+                // Slices of a node that was deleted are deleted with it. One of the same name is another node, and what
+                // belongs to the old one would be deleted again and again.
+                let node = self.within(self.nodes.get_metadata(&self.node.name)).await?;
+                self.node.uid = node.metadata.uid.unwrap_or_default();
+            }
             false => self.restored.end(),
         }
         self.published = Some(Published {

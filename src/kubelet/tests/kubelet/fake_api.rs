@@ -23,10 +23,15 @@ use tranche_core::ledger::KubernetesObject;
 /// The name of the node.
 pub(crate) const NODE: &str = "gpu1";
 
+/// Its UID, if nobody has made it anew.
+pub(crate) const NODE_UID: &str = "5e2f8a34-3c2e-4a52-a2b7-6f4ad0a1b6a1";
+
 /// What the server has.
 #[derive(Default)]
 pub(crate) struct Cluster {
     label: Option<String>,
+    /// The UID of the node, if it is not [`NODE_UID`].
+    pub(crate) node_uid: Option<&'static str>,
     /// The version of the node.
     version: u64,
     /// Verb and resource of each call, with the namespace if there is one.
@@ -289,7 +294,8 @@ impl Cluster {
         let parts: Vec<&str> = path.split('/').collect();
         match (method, &parts[..]) {
             ("GET", ["", "api", "v1", "nodes", NODE]) => {
-                let metadata = json!({"name": NODE, "uid": "1", "resourceVersion": self.version.to_string()});
+                let uid = self.node_uid.unwrap_or(NODE_UID);
+                let metadata = json!({"name": NODE, "uid": uid, "resourceVersion": self.version.to_string()});
                 Some((
                     "200 OK",
                     json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata}),

@@ -1,5 +1,6 @@
 //! What a broker answers about the devices of a node.
 
+use crate::fake_api::NODE_UID;
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use tranche_core::types::{MemorySize, Percent, Strategy};
 use tranche_kubelet::dra::difference;
@@ -15,7 +16,7 @@ pub(crate) const MEMORY: u64 = 143_771;
 pub(crate) fn node() -> NodeRef {
     NodeRef {
         name: "gpu1".into(),
-        uid: "5e2f8a34-3c2e-4a52-a2b7-6f4ad0a1b6a1".into(),
+        uid: NODE_UID.into(),
     }
 }
 

@@ -406,3 +406,15 @@ fn a_call_that_is_never_answered_is_made_again() {
     let said = scene.notice().unwrap();
     assert!(said.contains("the API server does not answer: nothing came within 0.5 s"), "{said}");
 }
+
+#[test]
+fn slices_belong_to_a_node_that_was_made_anew() {
+    let scene = Scene::new(vec![whole(0)]);
+    scene.wait_watch(1);
+    // The node is deleted, and its slices with it. Its kubelet registers it again.
+    scene.api.cluster().node_uid = Some("later");
+    scene.change(Slices::wipe);
+    scene.wait_devices(&["gpu-0"]);
+    let owner = first(&scene.api.cluster().slices).1["metadata"]["ownerReferences"][0].clone();
+    assert_eq!(owner["uid"], "later");
+}
