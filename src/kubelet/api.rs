@@ -98,9 +98,11 @@ pub(crate) fn why(error: &dyn Error) -> String {
         }
         cause = e.source();
     }
-    // The name that kube has for a question without an answer says nothing to people who read the event of a pod.
+    // The name that kube has for a question without an answer says nothing to people who read the event of a pod, and
+    // behind a refusal it has all fields of the answer.
     let text = text.replace("ServiceError: ", "the API server does not answer: ");
-    shown(&text).to_string()
+    let text = text.split(" (Status { ").next().unwrap_or_default();
+    shown(text).to_string()
 }
 
 /// When each text was written: a fault that comes and goes is an event now and then, and not each time.
@@ -151,11 +153,15 @@ fn event(name: &str, notice: Notice) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::core::Status;
 
     #[test]
-    fn a_question_without_an_answer_names_the_api_server() {
+    fn an_error_is_what_people_need_of_it() {
         let error = kube::Error::Service("connection reset by peer".into());
         assert_eq!(why(&error), "the API server does not answer: connection reset by peer");
+        let status = Status::failure("nodes \"gpu1\" not found", "NotFound");
+        let error = kube::Error::Api(Box::new(status));
+        assert_eq!(why(&error), "ApiError: nodes \"gpu1\" not found: NotFound");
     }
 
     #[test]
