@@ -226,6 +226,7 @@ pub(crate) fn offers(offers: impl IntoIterator<Item = Offer>) -> Offers {
         offers: offers.into_iter().collect(),
         wrong_policy: None,
         placement: None,
+        reserved: None,
     }
 }
 

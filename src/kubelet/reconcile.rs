@@ -12,8 +12,12 @@ use tranche_protocol::Offers;
 /// Devices of each pod.
 pub type Devices = BTreeMap<PodName, Vec<String>>;
 
-/// The reservations in the offers, as ids of devices with the pods.
+/// The reservations in the offers, as ids of devices with the pods. Each has the id that the kubelet allocated, which
+/// may be of an earlier policy: only under that one can it be given up.
 pub fn reserved(offers: &Offers) -> BTreeSet<(String, PodName)> {
+    if let Some(reserved) = &offers.reserved {
+        return reserved.iter().map(|one| (one.id.clone(), one.pod.clone())).collect();
+    }
     let mut found = BTreeSet::new();
     for offer in offers.offers.iter().filter(|offer| !offer.taken.is_empty()) {
         for taken in &offer.taken {
@@ -102,7 +106,7 @@ mod tests {
     use crate::catalog::offers;
     use crate::fixtures::{pod, replicas, taken, whole};
     use crate::pods::listed as pods;
-    use tranche_protocol::Offer;
+    use tranche_protocol::{Offer, PodReservation};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -179,5 +183,30 @@ mod tests {
         offer.taken = vec![taken(Some("3"), Some(pod("a")))];
         let found = reserved(&offers([offer]));
         assert_eq!(found, BTreeSet::from([("GPU-0".to_owned(), pod("a"))]));
+    }
+
+    #[test]
+    fn a_share_of_an_earlier_policy_is_given_up_by_its_own_id() {
+        let mut offers = offers([Offer {
+            taken: vec![taken(None, Some(pod("a")))],
+            ..whole("GPU-0")
+        }]);
+        offers.reserved = Some(vec![PodReservation {
+            id: "GPU-0.3".into(),
+            pod: pod("a"),
+        }]);
+        let mut absences = Absences::new(MINUTE);
+        let now = Instant::now();
+        let running = pods(&[("a", &["GPU-0.3"])]);
+        let none = pods(&[]);
+        assert!(absences.listed(now, &offers, &running).is_empty());
+        assert!(
+            absences.listed(now + 2 * MINUTE, &offers, &running).is_empty(),
+            "it still runs"
+        );
+        assert!(absences.listed(now + 2 * MINUTE, &offers, &none).is_empty());
+        let left = absences.listed(now + 3 * MINUTE, &offers, &none);
+        assert_eq!(left, devices(&[("a", &["GPU-0.3"])]));
+        assert!(moved(&offers, &none).is_empty());
     }
 }

@@ -33,7 +33,7 @@ pub use kubernetes::{
 };
 pub use mig::{MigAnswer, MigRequest, MigRestoreAnswer, MigRestoreRequest, PolicyCheck};
 pub use mps::MpsRequest;
-pub use offer::{Offer, OfferedParts, Offers, Taken};
+pub use offer::{Offer, OfferedParts, Offers, PodReservation, Taken};
 pub use own::{ListRequest, ReleaseRequest, StatusRequest};
 pub use placement::PodPlacement;
 pub use run::{RunAnswer, RunRequest};

@@ -15,6 +15,19 @@ pub struct Offers {
     /// Which of them a container gets; `None` if the policy does not say.
     #[serde(default)]
     pub placement: Option<PodPlacement>,
+    /// What is reserved for pods, also of devices and shares that an earlier policy offered; `None`: an older broker
+    /// does not say it.
+    #[serde(default)]
+    pub reserved: Option<Vec<PodReservation>>,
+}
+
+/// A device that is reserved for a pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PodReservation {
+    /// The id by which the kubelet allocated it.
+    pub id: String,
+    /// The pod.
+    pub pod: PodName,
 }
 
 /// The parts of one device under one resource name.

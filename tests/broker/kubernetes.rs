@@ -2,7 +2,9 @@
 //! container is a process in the kubelet's cgroups, with the annotations of a CRI runtime in the state that its hook
 //! reads.
 
+use crate::limits::refresh;
 use crate::scene::{ANN, GPU_0, GPU_1, Scene, Sleeper};
+use crate::support::until;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -245,6 +247,26 @@ fn a_reservation_outlives_a_reboot_and_ends_when_it_is_given_up() {
     let cgroup = PodCgroup::new();
     let container = cgroup.container("app");
     enter(&scene, "3", "app", &container, annotations("web-0")).unwrap();
+}
+
+#[test]
+fn a_share_of_an_earlier_policy_is_listed_and_given_up_by_its_id() {
+    let Some(scene) = Scene::new("a_share_of_an_earlier_policy_is_listed_and_given_up_by_its_id") else {
+        return;
+    };
+    reserve(&scene, "web-0", &[id(3)]).unwrap();
+    let whole = "version: v1\nsharing: {dedicated: {devices: all}}\n";
+    fs::write(scene.at("policy.yaml"), whole).unwrap();
+    refresh(&scene);
+    until("the device is whole", || who(&scene, GPU_0).is_some());
+    let refused = reserve(&scene, "web-1", &[GPU_0.to_owned()]).unwrap_err();
+    assert!(refused.contains("pod shop/web-0"), "{refused}");
+    let reserved = offers(&scene).reserved.unwrap();
+    let reserved: Vec<(&str, &str)> = reserved.iter().map(|one| (&*one.id, &*one.pod.name)).collect();
+    assert_eq!(reserved, [(&*id(3), "web-0")]);
+    give_up(&scene, "web-0", &[id(3)]);
+    assert_eq!(offers(&scene).reserved, Some(Vec::new()));
+    reserve(&scene, "web-1", &[GPU_0.to_owned()]).unwrap();
 }
 
 #[test]

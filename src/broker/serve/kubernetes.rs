@@ -16,7 +16,7 @@ pub(super) use policy::policy;
 use super::commands::Commands;
 use crate::facts::Facts;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{Books, Claim, ClaimState, HeldPart, Holder, PodName};
@@ -24,7 +24,7 @@ use tranche_core::types::{DeviceKey, GpuUuid, ShareName};
 use tranche_plan::host_file::HostFileSeen;
 use tranche_plan::reserve::{OfExamined, Reservation, Unoffered, explain, list};
 use tranche_plan::share::{SplitDevice, Wish, offers as offered};
-use tranche_protocol::{Offer, Offers, Taken};
+use tranche_protocol::{Offer, Offers, PodReservation, Taken};
 use tranche_state::controlled::{ControlledDevice, DaemonState};
 
 /// What the kubelet may allocate, what of it is taken, and what does not work.
@@ -48,6 +48,7 @@ pub(super) fn offers(commands: &Commands<'_>) -> Result<Value> {
         offers,
         wrong_policy,
         placement,
+        reserved: Some(reserved(&books)),
     };
     serde_json::to_value(offers).about("broker", "cannot write what it offers")
 }
@@ -117,6 +118,17 @@ fn taken(key: &DeviceKey, offer: &Offer, books: &Books) -> Vec<Taken> {
     };
     let all = here.flat_map(of_claim);
     all.filter(|taken| offer.concerns(taken)).collect()
+}
+
+/// What is reserved for pods. A container that uses it has a claim of the same name.
+fn reserved(books: &Books) -> Vec<PodReservation> {
+    let of_pods = books.claims().filter_map(|claim| {
+        let (pod, id) = PodName::of_claim(claim.name.as_deref()?)?;
+        let id = id.to_owned();
+        Some(PodReservation { id, pod })
+    });
+    let all: BTreeSet<PodReservation> = of_pods.collect();
+    all.into_iter().collect()
 }
 
 /// Reserves for `pod` what the kubelet has allocated to it: all of `ids`, or nothing.

@@ -146,6 +146,7 @@ fn answer(stream: UnixStream, node: &Mutex<Node>) {
                 offers: node.offers.clone(),
                 wrong_policy: node.wrong_policy.clone(),
                 placement: node.placement,
+                reserved: None,
             }))
         }
         Ok(Request::Reserve(request)) => {

@@ -404,7 +404,10 @@ fn a_call_that_is_never_answered_is_made_again() {
         scene.wait("it is published", |slices| slices.devices().len() == count);
     }
     let said = scene.notice().unwrap();
-    assert!(said.contains("the API server does not answer: nothing came within 0.5 s"), "{said}");
+    assert!(
+        said.contains("the API server does not answer: nothing came within 0.5 s"),
+        "{said}"
+    );
 }
 
 #[test]
