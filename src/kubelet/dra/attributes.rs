@@ -20,16 +20,18 @@ const STANDARD: &str = "resource.kubernetes.io";
 /// The longest value of a string or a version, in bytes (`DeviceAttributeMaxValueLength` of `resource/v1`).
 pub const MOST_TEXT: usize = 64;
 
-/// The attributes of `device`, or of its share `share`. A value that the API server would refuse is shortened if it is
-/// for people, and else left out with a line in `warnings`.
+/// The attributes of `device`, or of its share `share`, for the driver of this name. A value that the API server would
+/// refuse is shortened if it is for people, and else left out with a line in `warnings`.
 pub fn attributes(
     node: &DraDevices,
+    driver: &str,
     device: &DraDevice,
     share: Option<&DraShare>,
     warnings: &mut Vec<String>,
 ) -> BTreeMap<String, DeviceAttribute> {
     let gpu = &device.gpu;
     let mut all = Attributes {
+        driver,
         device: &device.name,
         values: BTreeMap::new(),
         warnings,
@@ -66,6 +68,7 @@ pub fn attributes(
 }
 
 struct Attributes<'a> {
+    driver: &'a str,
     device: &'a str,
     values: BTreeMap<String, DeviceAttribute>,
     warnings: &'a mut Vec<String>,
@@ -73,7 +76,13 @@ struct Attributes<'a> {
 
 impl Attributes<'_> {
     fn insert(&mut self, domain: &str, name: &str, value: DeviceAttribute) {
-        self.values.insert(format!("{domain}/{name}"), value);
+        // A name without a domain is of the driver's own. That of NVIDIA writes them so, and programs that read its
+        // slices expect it.
+        let name = match domain == NVIDIA && self.driver == NVIDIA {
+            true => name.to_owned(),
+            false => format!("{domain}/{name}"),
+        };
+        self.values.insert(name, value);
     }
 
     /// A text that names something: half of it would name something else.

@@ -279,7 +279,7 @@ impl<'a> Devices<'a> {
         }
         Some(Device {
             name: name.to_owned(),
-            attributes: Some(attributes(self.node, device, share, &mut self.warnings)),
+            attributes: Some(attributes(self.node, self.driver, device, share, &mut self.warnings)),
             capacity: Some(capacity).filter(|capacity| !capacity.is_empty()),
             taints: Some(taints).filter(|taints| !taints.is_empty()),
             ..Device::default()

@@ -121,6 +121,17 @@ fn each_key_of_nvidias_driver_is_one_here() {
     }
 }
 
+/// As its own slices have them, for programs that read those and know no domains.
+#[test]
+fn under_nvidias_name_its_keys_have_no_domain() {
+    let device = first(&mig(0, 7), "gpu.nvidia.com");
+    let attributes = device.attributes.unwrap();
+    assert_eq!(attributes["type"].string.as_deref(), Some("mig"));
+    let capacity = device.capacity.unwrap();
+    let mut names = attributes.keys().chain(capacity.keys());
+    assert!(!names.any(|name| name.starts_with("gpu.nvidia.com/")));
+}
+
 #[test]
 fn the_page_has_each_key_and_why_one_is_missing() {
     let table = [

@@ -26,13 +26,13 @@ pub(super) fn select(spec: &Value, driver: &str, device: &Device) -> bool {
     })
 }
 
-/// The variable `device`: a domain without attributes is an empty map.
+/// The variable `device`: a domain without attributes is an empty map, and a name without a domain is of the driver's.
 fn variable(driver: &str, device: &Device) -> HashMap<String, CelValue> {
     let empty = |domain: &str| (domain.to_owned(), HashMap::new());
     let mut domains: HashMap<String, HashMap<String, CelValue>> =
         ["gpu.nvidia.com", "gpu.tranche.dev"].map(empty).into();
     for (name, attribute) in device.attributes.iter().flatten() {
-        let (domain, name) = name.split_once('/').unwrap();
+        let (domain, name) = name.split_once('/').unwrap_or((driver, name));
         let domain = domains.entry(domain.to_owned()).or_default();
         domain.insert(name.to_owned(), value(attribute));
     }
