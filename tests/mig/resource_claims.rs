@@ -4,9 +4,11 @@ use crate::bed::Bed;
 use crate::support::until;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
+use rustix::fs::inotify;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tranche_protocol::{DraDevices, DraDivided, DraInstance};
@@ -383,4 +385,26 @@ fn the_kubelet_does_not_get_what_was_destroyed_since_the_broker_has_looked() {
 fn named(text: &str, prefix: &str) -> String {
     let found = text.find(prefix).unwrap_or_else(|| panic!("{text}"));
     text[found..].chars().take_while(|c| *c != '"').collect()
+}
+
+/// When all pods of a node end, the kubelet's next call waits for this.
+#[test]
+fn the_instances_of_one_gpu_are_destroyed_with_one_refresh() {
+    let bed = bed();
+    let places: Vec<String> = (0..7).map(|start| format!("gpu-0-mig-1g-5gb-19-at-{start}")).collect();
+    let places: Vec<&str> = places.iter().map(String::as_str).collect();
+    prepare(&bed, A, &places).unwrap();
+    // After each refresh, the file gets a new time.
+    let refreshes = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&refreshes, bed.at("state"), inotify::WatchFlags::MODIFY).unwrap();
+    unprepare(&bed, A);
+    until("all are destroyed and forgotten", || {
+        let made = fs::read_to_string(bed.at("state/mig-on-demand.json")).unwrap_or_default();
+        !made.contains("MIG-") && bed.layout(0) == "empty"
+    });
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(&refreshes, &mut buffer);
+    let files = std::iter::from_fn(|| Some(events.next().ok()?.file_name().map(ToOwned::to_owned)));
+    let of_host = files.flatten().filter(|name| name.as_bytes() == b"host.json");
+    assert_eq!(of_host.count(), 1);
 }

@@ -7,6 +7,7 @@ use crate::facts::Facts;
 use crate::mig::{
     DevicesHeld, MigJournal, MigOrder, MigTools, OnDemandInstance, OnDemandInstances, Record, gpus, holders,
 };
+use std::collections::BTreeMap;
 use std::sync::{Arc, TryLockError};
 use tranche_core::broker::MigMakeAnswer;
 use tranche_core::claims::Claims;
@@ -254,36 +255,76 @@ pub(super) fn renew(commands: &Commands<'_>) -> Result<Arc<Facts>> {
 }
 
 /// Destroys them, and brings the specifications up to date before anybody can claim what was destroyed: until then, the
-/// broker knows it as a free device.
+/// broker knows it as a free device. Those of one GPU are destroyed together, because a refresh takes longer than that.
 pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) -> Result<()> {
-    let renewed = || renew(commands).map(drop);
+    let seen = gpus(nvml)?;
+    let mut by_gpu: BTreeMap<Option<&GpuUuid>, Vec<OnDemandInstance>> = BTreeMap::new();
     for made in OnDemandInstances::read(tools.state_dir)?.made {
-        // Each time anew: the one before was perhaps on the same GPU.
-        let gpus = gpus(nvml)?;
-        let has = |one: &GpuInstance| {
-            one.compute
-                .iter()
-                .any(|compute| compute.uuid.as_ref() == Some(&made.uuid))
-        };
-        let found = gpus
-            .iter()
-            .find_map(|gpu| Some((gpu, gpu.instances.iter().find(|one| has(one))?)));
-        let done = match found {
-            Some((gpu, instance)) if is_used(&holders(&gpus, tools.claims)?, gpu, instance) => continue,
-            Some((gpu, instance)) => {
-                let mut target = ExactGpu::of(gpu);
-                target.instances.retain(|one| one.placement != instance.placement);
-                let order = order(target, Record::Nothing);
-                tools.apply_then(&order, renewed).map(drop)
+        let gpu = seen.iter().find(|gpu| place_of(gpu, &made).is_some());
+        by_gpu.entry(gpu.map(|gpu| &gpu.uuid)).or_default().push(made);
+    }
+    for (gpu, made) in by_gpu {
+        let destroy = |made: &[OnDemandInstance]| destroy_of(commands, tools, nvml, gpu, made);
+        let failed = match (destroy(&made), made.len()) {
+            (Ok(()), _) => continue,
+            (Err(error), 1) => vec![error],
+            // One that cannot be destroyed keeps the others of its GPU from it, so each is tried alone. What was
+            // destroyed and made again has another UUID.
+            (Err(_), _) => {
+                let now = OnDemandInstances::read(tools.state_dir)?.made;
+                now.chunks(1).filter_map(|one| destroy(one).err()).collect()
             }
-            // It was destroyed by hand, or by a broker that was killed before it had forgotten it.
-            None => renewed(),
         };
-        match done {
-            Ok(()) => OnDemandInstances::forget(tools.state_dir, &made.uuid)?,
-            // It was put back, and what is recorded has followed it; or it is gone, which the next look sees.
-            Err(error) => tracing::warn!("{}", line(&error)),
+        // It was put back, and what is recorded has followed it; or it is gone, which the next look sees.
+        for error in failed {
+            tracing::warn!("{}", line(&error));
         }
     }
     Ok(())
+}
+
+/// The instance of a GPU that was made so.
+fn place_of<'g>(gpu: &'g MigGpu, made: &OnDemandInstance) -> Option<&'g GpuInstance> {
+    let has = |one: &&GpuInstance| {
+        one.compute
+            .iter()
+            .any(|compute| compute.uuid.as_ref() == Some(&made.uuid))
+    };
+    gpu.instances.iter().find(has)
+}
+
+/// Destroys those that nobody uses of some that were made on one GPU; `None` if no GPU has them: they were destroyed by
+/// hand, or by a broker that was killed before it had forgotten them.
+fn destroy_of(
+    commands: &Commands<'_>,
+    tools: &MigTools<'_>,
+    nvml: &Nvml,
+    gpu: Option<&GpuUuid>,
+    made: &[OnDemandInstance],
+) -> Result<()> {
+    let renewed = || renew(commands).map(drop);
+    let forget = |made: &OnDemandInstance| OnDemandInstances::forget(tools.state_dir, &made.uuid);
+    let Some(uuid) = gpu else {
+        renewed()?;
+        return made.iter().try_for_each(forget);
+    };
+    // Anew: a group before may have taken its time.
+    let seen = gpus(nvml)?;
+    let holders = holders(&seen, tools.claims)?;
+    let Some(gpu) = seen.iter().find(|gpu| gpu.uuid == *uuid) else {
+        return Ok(());
+    };
+    let unused = |made: &&OnDemandInstance| place_of(gpu, made).is_some_and(|one| !is_used(&holders, gpu, one));
+    let made: Vec<&OnDemandInstance> = made.iter().filter(unused).collect();
+    if made.is_empty() {
+        return Ok(());
+    }
+    let places: Vec<Placement> = made
+        .iter()
+        .filter_map(|one| Some(place_of(gpu, one)?.placement))
+        .collect();
+    let mut target = ExactGpu::of(gpu);
+    target.instances.retain(|one| !places.contains(&one.placement));
+    tools.apply_then(&order(target, Record::Nothing), renewed)?;
+    made.into_iter().try_for_each(forget)
 }
