@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use tranche_core::text::shown;
 
 /// Who writes the events.
@@ -65,9 +66,9 @@ pub async fn watch_label(client: Client, name: String, label: watch::Sender<Labe
     }
 }
 
-/// Writes events about the node `name`, until nobody sends any. One that the API server does not take is dropped: the
-/// log has it too.
-pub async fn write_events(client: Client, name: String, mut notices: mpsc::Receiver<Notice>) {
+/// Writes events about the node `name`, until nobody sends any. One that the API server does not take, or not within
+/// `patience`, is dropped: the log has it too.
+pub async fn write_events(client: Client, name: String, patience: Duration, mut notices: mpsc::Receiver<Notice>) {
     let api = Api::<Event>::namespaced(client, NAMESPACE);
     let mut written = Written::default();
     // The server is away for long, or takes no events: one line says so.
@@ -76,13 +77,17 @@ pub async fn write_events(client: Client, name: String, mut notices: mpsc::Recei
         if notice.is_fault && !written.is_due(&notice.text, Instant::now()) {
             continue;
         }
-        match api.create(&PostParams::default(), &event(&name, notice)).await {
-            Ok(_) => is_away = false,
-            Err(e) if !is_away => {
-                is_away = true;
-                tracing::warn!("the API server takes no events: {}", why(&e));
+        let (params, event) = (PostParams::default(), event(&name, notice));
+        let what = match timeout(patience, api.create(&params, &event)).await {
+            Ok(Ok(_)) => {
+                is_away = false;
+                continue;
             }
-            Err(_) => {}
+            Ok(Err(e)) => why(&e),
+            Err(_) => format!("no answer within {} s", patience.as_secs_f32()),
+        };
+        if !std::mem::replace(&mut is_away, true) {
+            tracing::warn!("the API server takes no events: {what}");
         }
     }
 }

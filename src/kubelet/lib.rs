@@ -161,7 +161,12 @@ async fn start_cluster(
         match api::client().await {
             Ok(client) => {
                 let (sender, receiver) = mpsc::channel(WAITING_EVENTS);
-                tokio::spawn(api::write_events(client.clone(), node.clone(), receiver));
+                tokio::spawn(api::write_events(
+                    client.clone(),
+                    node.clone(),
+                    settings.times.question,
+                    receiver,
+                ));
                 if cluster.config_dir.is_some() {
                     let said = Said::default();
                     tokio::spawn(api::watch_label(client.clone(), node.clone(), label_sender, said));

@@ -196,6 +196,20 @@ fn a_device_that_does_not_work_is_an_event_and_the_calls_are_those_of_the_chart(
 }
 
 #[test]
+fn an_event_without_an_answer_keeps_no_later_one() {
+    let scene = Scene::new(&[("default", "# default")]);
+    scene.api.cluster().lost_events = 1;
+    let process = scene.process(&[]);
+    process.wait_log("the API server takes no events: no answer within 5 s");
+    scene.bed.wait_allocatable(1);
+    scene
+        .bed
+        .broker
+        .change(|offers| offers[0].unhealthy = Some("Xid 79".into()));
+    scene.api.wait_event("DeviceUnhealthy", "nvidia.com/gpu GPU-0: Xid 79");
+}
+
+#[test]
 fn an_api_server_that_is_away_costs_events_alone() {
     let scene = Scene::new(&[]);
     fs::write(scene.bed.at("kubeconfig"), "no configuration").unwrap();

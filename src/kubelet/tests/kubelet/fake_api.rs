@@ -46,6 +46,8 @@ pub(crate) struct Cluster {
     pub(crate) claims: BTreeMap<(String, String), Value>,
     /// How many of the next questions about claims get no answer, while their connections stay.
     pub(crate) lost: u32,
+    /// The same of events.
+    pub(crate) lost_events: u32,
     /// What the driver asks of Node Feature Discovery.
     pub(crate) node_feature: Option<Value>,
     /// Whether nobody may write into the status of claims.
@@ -231,9 +233,7 @@ impl FakeApi {
             if resource.starts_with("resourceclaims") && cluster.lost > 0 {
                 cluster.lost -= 1;
                 drop(cluster);
-                // Until the client goes.
-                let _ = (&*stream).read(&mut [0]);
-                return None;
+                return until_gone(stream);
             }
             drop(cluster);
             return send(stream, status, &value);
@@ -262,6 +262,11 @@ impl FakeApi {
                 let since = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="));
                 self.watch(stream, since.unwrap().parse().unwrap())
             }
+            _ if cluster.lost_events > 0 => {
+                cluster.lost_events -= 1;
+                drop(cluster);
+                until_gone(stream)
+            }
             _ => {
                 let event: Value = serde_json::from_slice(body).unwrap();
                 cluster.events.push(event.clone());
@@ -286,6 +291,12 @@ impl FakeApi {
         drop(cluster);
         end_chunks(stream)
     }
+}
+
+/// Gives no answer until the client goes.
+fn until_gone(mut stream: &TcpStream) -> Option<()> {
+    let _ = stream.read(&mut [0]);
+    None
 }
 
 impl Cluster {

@@ -1,9 +1,8 @@
 //! The ResourceSlices of the server: stored, numbered and watched.
 
-use super::{FakeApi, NODE, Reply, failure, send_chunk};
+use super::{FakeApi, NODE, Reply, failure, send_chunk, until_gone};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -216,9 +215,7 @@ impl FakeApi {
         if slices.lost > 0 {
             slices.lost -= 1;
             drop(cluster);
-            // Until the client goes.
-            let _ = (&*stream).read(&mut [0]);
-            return None;
+            return until_gone(stream);
         }
         let (status, value) = match slices.refuses {
             0 if method == "GET" && is_watch => {
