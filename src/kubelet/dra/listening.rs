@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tracing::info;
 
 /// Of directories that do not exist yet; the kubelet makes its own with it, too.
 const DIR_MODE: u32 = 0o750;
@@ -22,6 +23,8 @@ pub(super) struct Listening {
     path: PathBuf,
     connections: mpsc::Sender<io::Result<UnixStream>>,
     open: Option<Open>,
+    /// Another process has taken its place.
+    is_replaced: bool,
 }
 
 #[derive(Debug)]
@@ -37,6 +40,7 @@ impl Listening {
             path,
             connections,
             open: None,
+            is_replaced: false,
         }
     }
 
@@ -46,7 +50,14 @@ impl Listening {
     /// # Errors
     /// Returns an error if a file that is not a socket is there, or if the directory cannot be written.
     pub(super) fn check(&mut self) -> io::Result<()> {
-        match self.open.as_ref().map(|open| open.socket.presence()) {
+        let presence = self.open.as_ref().map(|open| open.socket.presence());
+        let was_replaced = std::mem::replace(&mut self.is_replaced, presence == Some(Presence::Taken));
+        match presence {
+            // As the new one does in an upgrade.
+            Some(Presence::Taken) if !was_replaced => {
+                info!("{}: another process serves it now", self.path.display());
+                Ok(())
+            }
             Some(Presence::Own | Presence::Taken) => Ok(()),
             None | Some(Presence::Missing | Presence::Stale) => self.listen(),
         }
