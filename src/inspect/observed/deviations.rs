@@ -89,8 +89,8 @@ pub(super) fn find(observed: &Observed) -> Vec<Deviation> {
         }
         if !device.held_of_earlier_policy.is_empty() {
             let shares = tranche_core::text::some(&device.held_of_earlier_policy);
-            let text =
-                format!("{shares}: held, and not in the present policy; released with the container that holds it");
+            // A container, a program, a pod, or a person.
+            let text = format!("{shares}: held, and not in the present policy; released with the holder");
             add(DeviationKind::EarlierPolicy, text);
         }
     }
