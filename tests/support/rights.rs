@@ -42,8 +42,13 @@ fn of_broker() -> CapsHashSet {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/tranche-broker.service");
     let text = std::fs::read_to_string(unit).unwrap();
     let mut lines = text.lines();
-    let names = lines.find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
-    names.split(' ').map(|name| name.parse::<Capability>().unwrap()).collect()
+    let names = lines
+        .find_map(|line| line.strip_prefix("CapabilityBoundingSet="))
+        .unwrap();
+    names
+        .split(' ')
+        .map(|name| name.parse::<Capability>().unwrap())
+        .collect()
 }
 
 /// A command of the broker that has the capabilities of its unit.
