@@ -1,4 +1,4 @@
-//! The broker and the driver's process are killed while work is suspended and resumed. `TRANCHE_TEST_KILLS` sets how often.
+//! The broker and the driver's process are killed while work is suspended and resumed: `TRANCHE_TEST_KILLS` times.
 
 use super::*;
 use crate::chance::Chance;

@@ -60,6 +60,13 @@ impl Scene {
             self.bed.broker.node().policy.as_deref() == text
         });
     }
+
+    /// A GPU does not work any more, and an event says so.
+    fn gpu_fails(&self) {
+        let broker = &self.bed.broker;
+        broker.change(|offers| offers[0].unhealthy = Some("Xid 79".into()));
+        self.api.wait_event("DeviceUnhealthy", "nvidia.com/gpu GPU-0: Xid 79");
+    }
 }
 
 #[test]
@@ -172,11 +179,7 @@ fn a_device_that_does_not_work_is_an_event_and_the_calls_are_those_of_the_chart(
     let scene = Scene::new(&[("default", "# default")]);
     let _process = scene.process(&[]);
     scene.bed.wait_allocatable(1);
-    scene
-        .bed
-        .broker
-        .change(|offers| offers[0].unhealthy = Some("Xid 79".into()));
-    scene.api.wait_event("DeviceUnhealthy", "nvidia.com/gpu GPU-0: Xid 79");
+    scene.gpu_fails();
     let wrong = "config.yaml:3:1: unknown key; the policy of the last refresh stays in force";
     scene.bed.broker.node().wrong_policy = Some(wrong.to_owned());
     scene.bed.broker.change(|_| ());
@@ -202,11 +205,7 @@ fn an_event_without_an_answer_keeps_no_later_one() {
     let process = scene.process(&[]);
     process.wait_log("the API server takes no events: no answer within 5 s");
     scene.bed.wait_allocatable(1);
-    scene
-        .bed
-        .broker
-        .change(|offers| offers[0].unhealthy = Some("Xid 79".into()));
-    scene.api.wait_event("DeviceUnhealthy", "nvidia.com/gpu GPU-0: Xid 79");
+    scene.gpu_fails();
 }
 
 #[test]
