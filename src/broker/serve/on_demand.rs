@@ -260,20 +260,20 @@ pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml
     let seen = gpus(nvml)?;
     let mut by_gpu: BTreeMap<Option<&GpuUuid>, Vec<OnDemandInstance>> = BTreeMap::new();
     for made in OnDemandInstances::read(tools.state_dir)?.made {
-        let gpu = seen.iter().find(|gpu| place_of(gpu, &made).is_some());
+        let gpu = seen.iter().find(|gpu| instance_of(gpu, &made).is_some());
         by_gpu.entry(gpu.map(|gpu| &gpu.uuid)).or_default().push(made);
     }
     for (gpu, made) in by_gpu {
         let destroy = |made: &[OnDemandInstance]| destroy_of(commands, tools, nvml, gpu, made);
-        let failed = match (destroy(&made), made.len()) {
-            (Ok(()), _) => continue,
-            (Err(error), 1) => vec![error],
+        let failed = match destroy(&made) {
+            Ok(()) => continue,
             // One that cannot be destroyed keeps the others of its GPU from it, so each is tried alone. What was
             // destroyed and made again has another UUID.
-            (Err(_), _) => {
+            Err(_) if gpu.is_some() && made.len() > 1 => {
                 let now = OnDemandInstances::read(tools.state_dir)?.made;
                 now.chunks(1).filter_map(|one| destroy(one).err()).collect()
             }
+            Err(error) => vec![error],
         };
         // It was put back, and what is recorded has followed it; or it is gone, which the next look sees.
         for error in failed {
@@ -284,7 +284,7 @@ pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml
 }
 
 /// The instance of a GPU that was made so.
-fn place_of<'g>(gpu: &'g MigGpu, made: &OnDemandInstance) -> Option<&'g GpuInstance> {
+fn instance_of<'g>(gpu: &'g MigGpu, made: &OnDemandInstance) -> Option<&'g GpuInstance> {
     let has = |one: &&GpuInstance| {
         one.compute
             .iter()
@@ -314,17 +314,14 @@ fn destroy_of(
     let Some(gpu) = seen.iter().find(|gpu| gpu.uuid == *uuid) else {
         return Ok(());
     };
-    let unused = |made: &&OnDemandInstance| place_of(gpu, made).is_some_and(|one| !is_used(&holders, gpu, one));
-    let made: Vec<&OnDemandInstance> = made.iter().filter(unused).collect();
-    if made.is_empty() {
+    let there = made.iter().filter_map(|made| Some((made, instance_of(gpu, made)?)));
+    let unused: Vec<_> = there.filter(|(_, one)| !is_used(&holders, gpu, one)).collect();
+    if unused.is_empty() {
         return Ok(());
     }
-    let places: Vec<Placement> = made
-        .iter()
-        .filter_map(|one| Some(place_of(gpu, one)?.placement))
-        .collect();
     let mut target = ExactGpu::of(gpu);
-    target.instances.retain(|one| !places.contains(&one.placement));
+    let is_unused = |placement: Placement| unused.iter().any(|(_, one)| one.placement == placement);
+    target.instances.retain(|one| !is_unused(one.placement));
     tools.apply_then(&order(target, Record::Nothing), renewed)?;
-    made.into_iter().try_for_each(forget)
+    unused.into_iter().try_for_each(|(made, _)| forget(made))
 }
