@@ -78,18 +78,27 @@ pub async fn write_events(client: Client, name: String, patience: Duration, mut 
             continue;
         }
         let (params, event) = (PostParams::default(), event(&name, notice));
-        let what = match timeout(patience, api.create(&params, &event)).await {
-            Ok(Ok(_)) => {
-                is_away = false;
-                continue;
+        match within(patience, api.create(&params, &event)).await {
+            Ok(_) => is_away = false,
+            Err(e) if !is_away => {
+                is_away = true;
+                tracing::warn!("the API server takes no events: {}", why(&e));
             }
-            Ok(Err(e)) => why(&e),
-            Err(_) => format!("no answer within {} s", patience.as_secs_f32()),
-        };
-        if !std::mem::replace(&mut is_away, true) {
-            tracing::warn!("the API server takes no events: {what}");
+            Err(_) => {}
         }
     }
+}
+
+/// The answer to a call, if it comes within `patience`: a connection that is cut without a word has no end of its own.
+///
+/// # Errors
+/// Returns the error of the call, or says that nothing came.
+pub(crate) async fn within<T>(
+    patience: Duration,
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, kube::Error> {
+    let silent = |_| kube::Error::Service(format!("nothing came within {} s", patience.as_secs_f32()).into());
+    timeout(patience, call).await.map_err(silent)?
 }
 
 /// An error with its causes. The errors of kube name the first one at most: `client error (Connect)`.

@@ -5,7 +5,7 @@
 //! of the node has no label.
 
 use super::label_value::label_value;
-use crate::api::why;
+use crate::api::{why, within};
 use crate::said::{Said, Topic};
 use crate::settings::PodRef;
 use kube::api::{Patch, PatchParams};
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tranche_core::types::Strategy;
 use tranche_protocol::DraDevices;
 
@@ -96,18 +96,14 @@ pub(super) async fn keep(
             });
             let params = PatchParams::apply(&driver).force();
             written = None;
-            match timeout(patience, api.patch(&name, &params, &Patch::Apply(&object))).await {
-                Ok(Ok(_)) => {
+            match within(patience, api.patch(&name, &params, &Patch::Apply(&object))).await {
+                Ok(_) => {
                     said.is_well(&Topic::NodeLabels);
                     written = Some(labels);
                 }
-                Ok(Err(e)) => said.warn(
+                Err(e) => said.warn(
                     Topic::NodeLabels,
                     format!("the labels of the node are not set: {}", why(&e)),
-                ),
-                Err(_) => said.warn(
-                    Topic::NodeLabels,
-                    "the labels of the node are not set: the API server does not answer".to_owned(),
                 ),
             }
         }

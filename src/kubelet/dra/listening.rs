@@ -52,12 +52,11 @@ impl Listening {
     pub(super) fn check(&mut self) -> io::Result<()> {
         let presence = self.open.as_ref().map(|open| open.socket.presence());
         let was_replaced = std::mem::replace(&mut self.is_replaced, presence == Some(Presence::Taken));
-        match presence {
+        if self.is_replaced && !was_replaced {
             // As the new one does in an upgrade.
-            Some(Presence::Taken) if !was_replaced => {
-                info!("{}: another process serves it now", self.path.display());
-                Ok(())
-            }
+            info!("{}: another process serves it now", self.path.display());
+        }
+        match presence {
             Some(Presence::Own | Presence::Taken) => Ok(()),
             None | Some(Presence::Missing | Presence::Stale) => self.listen(),
         }

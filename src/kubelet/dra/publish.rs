@@ -7,7 +7,7 @@ use super::difference::{Actual, Difference, Published, difference, pool};
 use super::pace::{Pacing, Repeats};
 use super::probe::{kept, probe};
 use super::slices::{DesiredSlice, Form, NodeRef, slices};
-use crate::api::why;
+use crate::api::{why, within};
 use crate::ready::{Part, Ready};
 use crate::said::{Said, Topic};
 use futures_util::{Stream, StreamExt};
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep, sleep_until};
 use tranche_protocol::DraDevices;
 
 /// The events of a watch.
@@ -104,14 +104,9 @@ impl Publisher {
         }
     }
 
-    /// What a call is answered, unless that takes too long: then the connection is not used again.
+    /// As [`within`], for this publisher.
     async fn within<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let most = self.pacing.answer;
-        let silent = |_| {
-            let what = format!("nothing came within {} s", most.as_secs_f32());
-            Error::Service(what.into())
-        };
-        timeout(most, call).await.map_err(silent)?
+        within(self.pacing.answer, call).await
     }
 
     fn selector(&self) -> String {
@@ -305,7 +300,9 @@ impl Publisher {
                 // Slices of a node that was deleted are deleted with it. One of the same name is another node, and what
                 // belongs to the old one would be deleted again and again.
                 let node = self.within(self.nodes.get_metadata(&self.node.name)).await?;
-                self.node.uid = node.metadata.uid.unwrap_or_default();
+                if let Some(uid) = node.metadata.uid {
+                    self.node.uid = uid;
+                }
             }
             false => self.restored.end(),
         }

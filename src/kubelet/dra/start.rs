@@ -8,7 +8,7 @@ use super::publish::Publisher;
 use super::server::{DraSettings, DraTimes, serve};
 use super::slices::NodeRef;
 use super::status;
-use crate::api::why;
+use crate::api::{why, within};
 use crate::broker::Broker;
 use crate::metrics::Metrics;
 use crate::ready::{Part, Ready};
@@ -20,7 +20,7 @@ use kube::{Api, Client};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tranche_protocol::DraDevices;
 
 /// The driver while it runs.
@@ -143,13 +143,12 @@ async fn publish(
     // The slices are removed with the node, by its UID.
     let uid = loop {
         let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
-        let what = match timeout(patience, nodes.get_metadata(&name)).await {
-            Ok(Ok(node)) => match node.metadata.uid {
+        let what = match within(patience, nodes.get_metadata(&name)).await {
+            Ok(node) => match node.metadata.uid {
                 Some(uid) => break uid,
                 None => format!("the node {name} has no UID"),
             },
-            Ok(Err(e)) => format!("the node {name} is not known: {}", why(&e)),
-            Err(_) => format!("the node {name} is not known: the API server does not answer"),
+            Err(e) => format!("the node {name} is not known: {}", why(&e)),
         };
         let what = format!("the devices are not published: {what}");
         ready.set(Part::Slices, Some(what.clone()));

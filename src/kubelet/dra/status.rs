@@ -5,7 +5,7 @@
 //! (`pkg/registry/resource/resourceclaim/strategy.go`, dropDeallocatedStatusDevices).
 
 use super::handler::PreparedDevice;
-use crate::api::why;
+use crate::api::{why, within};
 use crate::said::{Said, Topic};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -16,7 +16,7 @@ use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tranche_core::ledger::KubernetesObject;
 use tranche_protocol::GivenDevice;
 
@@ -85,20 +85,19 @@ async fn apply(client: &Client, driver: &str, patience: Duration, given: &Given)
     let patch = Patch::Apply(json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
         "metadata": {"namespace": namespace, "name": name, "uid": uid}, "status": {"devices": given.entries}}));
     let params = PatchParams::apply(driver).force();
-    let mut why_lost = "the API server does not answer".to_owned();
+    let mut why_lost = String::new();
     for _ in 0..TRIES {
-        match timeout(patience, api.patch_status(name, &params, &patch)).await {
-            Ok(Ok(claim)) => {
+        match within(patience, api.patch_status(name, &params, &patch)).await {
+            Ok(claim) => {
                 let devices = claim.status.and_then(|status| status.devices);
                 let kept = devices.is_some_and(|devices| devices.iter().any(|one| one.driver == driver));
                 let dropped = "the API server drops it (the gate DRAResourceClaimDeviceStatus is off)";
                 return kept.then_some(()).ok_or_else(|| dropped.to_owned());
             }
             // The claim is deleted, or is another one.
-            Ok(Err(Error::Api(status))) if status.code == 404 || is_another(&status) => return Ok(()),
-            Ok(Err(e @ Error::Api(_))) => return Err(why(&e)),
-            Ok(Err(e)) => why_lost = why(&e),
-            Err(_) => {}
+            Err(Error::Api(status)) if status.code == 404 || is_another(&status) => return Ok(()),
+            Err(e @ Error::Api(_)) => return Err(why(&e)),
+            Err(e) => why_lost = why(&e),
         }
         sleep(AGAIN).await;
     }

@@ -203,7 +203,7 @@ fn an_event_without_an_answer_keeps_no_later_one() {
     let scene = Scene::new(&[("default", "# default")]);
     scene.api.cluster().lost_events = 1;
     let process = scene.process(&[]);
-    process.wait_log("the API server takes no events: no answer within 5 s");
+    process.wait_log("the API server takes no events: the API server does not answer: nothing came within 5 s");
     scene.bed.wait_allocatable(1);
     scene.gpu_fails();
 }

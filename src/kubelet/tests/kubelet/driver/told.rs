@@ -169,7 +169,10 @@ fn the_status_of_a_claim_says_what_it_was_given() {
     scene.allocate(&claim("f"), json!([result("gpu-1")]), json!([]));
     scene.prepare(&claim("f")).unwrap();
     assert_eq!(status_of(&scene, "f")[0]["device"], "gpu-1");
-    assert!(events.try_recv().is_err(), "that is no fault");
+    assert!(
+        events.try_recv().is_err(),
+        "a claim that was replaced is no fault of the status"
+    );
 }
 
 #[test]
