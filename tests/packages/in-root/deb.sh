@@ -51,14 +51,14 @@ printf 'Package: a-driver\nVersion: 1\nArchitecture: all\nMaintainer: test <test
 inside dpkg-deb --root-owner-group -b /tmp/driver /tmp/driver.deb > /dev/null
 inside dpkg -i /tmp/driver.deb > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
 grep -q 'Processing triggers for tranche' "$work/log" || fail "no trigger: $(cat "$work/log")"
-! grep -q 'suspended work' "$work/log" || fail "suspended work where there is none: $(cat "$work/log")"
+! grep -q 'suspended work' "$work/log" || fail "it names suspended work, although there is none: $(cat "$work/log")"
 turns=$ROOT/run/tranche/turns
 mkdir -p "$turns"
 printf '{"version":1,"resident":null,"change":null,"trouble":null,"holders":{"0:train":%s}}\n' \
     '{"wants_since":null,"since":1,"bytes":5368709120,"driver_version":"580.159.04"}' \
     > "$turns/GPU-11111111-2222-3333-4444-555555555555.json"
 inside dpkg -i /tmp/driver.deb > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
-grep -q '1 suspended, with 5120 MiB in the memory of the machine' "$work/log" || fail "not said: $(cat "$work/log")"
+grep -q '1 suspended, with 5120 MiB in the memory of the machine' "$work/log" || fail "it does not name the suspended work: $(cat "$work/log")"
 rm -r "$turns"
 inside dpkg -P a-driver > /dev/null 2>&1
 
